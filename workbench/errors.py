@@ -1,0 +1,53 @@
+"""Every error a user can cause, under one base: what was given, what is accepted, what to do next."""
+
+
+class WorkbenchError(Exception):
+    """Base of all errors that the workbench raises on purpose."""
+
+
+class ProblemError(WorkbenchError, ValueError):
+    """A problem description contradicts itself or asks for something undefined."""
+
+
+class TensorError(WorkbenchError, ValueError):
+    """A tensor's shape, dtype, stride, device or content does not fit the call."""
+
+
+class SpecError(WorkbenchError, ValueError):
+    """A kernel spec combines geometry or levers in a way that no kernel can be built for."""
+
+
+class UnsupportedError(WorkbenchError):
+    """The request is well formed but this kernel, target or lane does not serve it."""
+
+
+class BackendUnavailable(WorkbenchError, RuntimeError):
+    """The backend that was asked for cannot run in this process or on this machine."""
+
+
+class ScenarioError(WorkbenchError, ValueError):
+    """A scenario file or name is unknown or malformed."""
+
+
+class DeviceError(WorkbenchError, ValueError):
+    """A device description is unknown or malformed."""
+
+
+class ParameterError(WorkbenchError, ValueError):
+    """A notebook or command parameter is unknown or has the wrong type."""
+
+
+class ReportError(WorkbenchError):
+    """A report could not be written or read."""
+
+
+class RecordError(WorkbenchError, ValueError):
+    """A record contradicts itself, or a record file is malformed."""
+
+
+class CompileError(WorkbenchError):
+    """Triton could not build a kernel for the target."""
+
+
+class AssemblyError(WorkbenchError, ValueError):
+    """A machine-code file is unknown, truncated or malformed."""

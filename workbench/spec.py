@@ -1,0 +1,201 @@
+"""How a kernel is built: geometry, compiler options and lever flags. Every flag is compile-time.
+
+A spec is independent of the problem; `check` says whether the two go together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, Self
+
+from workbench.errors import SpecError
+from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
+
+PersistDecode = Literal["qb_major", "hkv_major", "auto"]
+Grid = Literal["default", "persistent"]
+SCHEDULE_HINTS = ("none", "attention", "memory-bound-attention")
+MIN_DOT_EXTENT = 16  # tl.dot's smallest extent
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise SpecError(message)
+
+
+def _is_power_of_two(value: int) -> bool:
+    return value > 0 and value & (value - 1) == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelSpec:
+    """Compiler options that every kernel has. None leaves an AMD knob at Triton's default for the target."""
+
+    num_warps: int = 4
+    num_stages: int = 2
+    """Software-pipeline depth: copies of each K and V tile in flight."""
+    waves_per_eu: int = 0
+    """AMD: waves per SIMD the register allocator aims at; 0 leaves it to the compiler."""
+    matrix_instr_nonkdim: int = 0
+    """AMD: 16 or 32 picks the MFMA's M = N extent; 0 leaves it to the compiler."""
+    schedule_hint: str = "none"
+    """AMD, Triton 3.6: instruction scheduling variant of the dots."""
+    flush_denormals: bool = True
+    """AMD: denormal float32 results may be flushed, which lets exp2 be one instruction."""
+    async_copy: bool | None = None
+    """AMD: global loads go straight to LDS."""
+    block_pingpong: bool | None = None
+    """AMD: two waves of a SIMD alternate between matrix and memory phases."""
+    buffer_ops: bool | None = None
+    """AMD: range-checked buffer loads with 32-bit offsets instead of flat global loads."""
+
+    def __post_init__(self) -> None:
+        _require(_is_power_of_two(self.num_warps), f"num_warps must be a power of two, got {self.num_warps}")
+        _require(self.num_warps <= 16, f"num_warps must be at most 16, got {self.num_warps}")
+        _require(1 <= self.num_stages <= 8, f"num_stages must be 1..8, got {self.num_stages}")
+        _require(0 <= self.waves_per_eu <= 8, f"waves_per_eu must be 0..8, got {self.waves_per_eu}")
+        _require(
+            self.matrix_instr_nonkdim in (0, 16, 32),
+            f"matrix_instr_nonkdim must be 0, 16 or 32, got {self.matrix_instr_nonkdim}",
+        )
+        _require(
+            self.schedule_hint in SCHEDULE_HINTS,
+            f"schedule_hint must be one of {', '.join(SCHEDULE_HINTS)}, got {self.schedule_hint!r}",
+        )
+
+    def with_changes(self, **changes: Any) -> Self:
+        """A copy with some fields changed; an unknown field is an error that lists the known ones."""
+        known = [field.name for field in fields(self)]
+        for name in changes:
+            _require(name in known, f"{type(self).__name__} has no field {name!r}; it has {', '.join(known)}")
+        return replace(self, **changes)
+
+    def describe(self) -> str:
+        """The fields that differ from their defaults, as `name=value` pairs."""
+        changed = [
+            f"{field.name}={getattr(self, field.name)}"
+            for field in fields(self)
+            if getattr(self, field.name) != field.default
+        ]
+        return " ".join(changed) or "defaults"
+
+
+def _check_tile(name: str, value: int, minimum: int, maximum: int) -> None:
+    _require(
+        _is_power_of_two(value) and minimum <= value <= maximum,
+        f"{name} must be a power of two in {minimum}..{maximum}, got {value}",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnifiedSpec(KernelSpec):
+    """What the 2D and 3D unified kernels share. Lever names follow specification §4."""
+
+    block_m: int = 16
+    """Rows of the query tile: (query position, query head of the group) pairs."""
+    tile_size: int = 64
+    """Keys per step of the KV loop."""
+    transposed_qk: bool = False
+    """S^T = K Q^T and O^T = V^T P^T: keys run along the accumulator's rows."""
+    mask_once: bool = False
+    """One combined mask per tile instead of one select per condition. Full attention only."""
+    mask_limit: bool = False
+    """The causal limit of each row is folded into one threshold before the loop. Full attention only."""
+    mask_split: bool = True
+    """Mask-free loop over the tiles that every row sees whole, masked loops over the rest."""
+    fast_paged_kv: bool = True
+    """One block-table entry per page, not per key, where a tile is whole pages."""
+    lazy_rescale: bool = False
+    """Re-anchor the running maximum only when a tile exceeds it by more than 8 (log2)."""
+    fp8_native_qk: bool = False
+    """fp8 Q and fp8 K multiply without conversion; needs both in fp8."""
+    i64_addressing: bool | None = None
+    """64-bit cache offsets; None follows the cache's size (specification §7.2)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_tile("block_m", self.block_m, MIN_DOT_EXTENT, 256)
+        _check_tile("tile_size", self.tile_size, MIN_DOT_EXTENT, 256)
+
+    def check(self, problem: UnifiedAttentionProblem) -> None:
+        """Raise SpecError unless a kernel of this spec can serve the problem."""
+        _require(
+            self.block_m >= problem.group_size,
+            f"block_m must hold one whole GQA group: {problem.group_size} query heads per KV head, "
+            f"got block_m {self.block_m}; use block_m={_ceil_power_of_two(max(problem.group_size, 16))} or more",
+        )
+        if problem.sliding_window is not None:
+            for name in ("mask_once", "mask_limit"):
+                _require(not getattr(self, name), f"{name} is for full attention only; this problem has a window")
+        _require(
+            not (self.i64_addressing is False and problem.needs_i64_addressing),
+            f"i64_addressing=False would wrap: the key cache has {problem.cache_bytes} bytes, over 2^31; "
+            "leave it None or set it True",
+        )
+        _require(
+            not self.fp8_native_qk or problem.q_dtype == problem.kv_dtype == "fp8_e4m3",
+            f"fp8_native_qk needs q and the cache in fp8_e4m3, got {problem.q_dtype} and {problem.kv_dtype}",
+        )
+
+    def uses_i64(self, problem: UnifiedAttentionProblem) -> bool:
+        """Whether cache offsets are computed in 64 bits for this problem."""
+        return problem.needs_i64_addressing if self.i64_addressing is None else self.i64_addressing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unified2DSpec(UnifiedSpec):
+    """One workgroup walks all keys of a query block (specification §4)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unified3DSpec(UnifiedSpec):
+    """The keys of a query block are split into segments, merged exactly afterwards (specification §5)."""
+
+    num_segments: int = 16
+    reduce_num_warps: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_tile("num_segments", self.num_segments, 1, 256)
+        _require(_is_power_of_two(self.reduce_num_warps), "reduce_num_warps must be a power of two")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DenseSpec(KernelSpec):
+    """The contiguous prefill kernel (specification §8)."""
+
+    block_m: int = 128
+    block_n: int = 64
+    grid: Grid = "persistent"
+    num_persistent: int | None = None
+    """Programs of the persistent grid; None means one per compute unit (times the workgroups one holds)."""
+    persist_decode: PersistDecode = "auto"
+    """Order in which work items are handed out: see workbench.dispatch.resolve_persist_decode."""
+    transposed_qk: bool = False
+    mask_split: bool = True
+    """Diagonal-only masking: a mask-free loop below the diagonal and a masked tail."""
+    lazy_rescale: bool = True
+    """Re-anchor the running maximum only when a tile exceeds it by more than 8 (log2)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_tile("block_m", self.block_m, MIN_DOT_EXTENT, 256)
+        _check_tile("block_n", self.block_n, MIN_DOT_EXTENT, 256)
+        _require(self.grid in ("default", "persistent"), f"grid must be 'default' or 'persistent', got {self.grid!r}")
+        _require(
+            self.persist_decode in ("qb_major", "hkv_major", "auto"),
+            f"persist_decode must be 'qb_major', 'hkv_major' or 'auto', got {self.persist_decode!r}",
+        )
+        _require(
+            self.num_persistent is None or self.num_persistent >= 1,
+            f"num_persistent must be >= 1, got {self.num_persistent}",
+        )
+
+    def check(self, problem: DenseAttentionProblem) -> None:
+        """Raise SpecError unless a kernel of this spec can serve the problem."""
+        _require(
+            problem.head_size <= 256, f"head_size must be at most 256 for the dense kernel, got {problem.head_size}"
+        )
+
+
+def _ceil_power_of_two(value: int) -> int:
+    return 1 << (value - 1).bit_length()
