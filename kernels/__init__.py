@@ -1,0 +1,1 @@
+"""Device code. Nothing here imports torch or the host side of the workbench."""
