@@ -51,3 +51,19 @@ class CompileError(WorkbenchError):
 
 class AssemblyError(WorkbenchError, ValueError):
     """A machine-code file is unknown, truncated or malformed."""
+
+
+class TargetError(WorkbenchError, ValueError):
+    """A compilation target is unknown."""
+
+
+class TritonVersionError(WorkbenchError, RuntimeError):
+    """A Triton version is not available on this machine."""
+
+
+class GoldenError(WorkbenchError):
+    """A golden file is missing or malformed, or the machine code differs from it."""
+
+
+class EmulationError(WorkbenchError, RuntimeError):
+    """The emulator met an instruction it does not model, or the code did what no launch may do."""

@@ -1,0 +1,202 @@
+"""Compiler processes, one Triton version each, kept warm between calls.
+
+Triton decides at import whether it interprets, so that a process that interprets kernels cannot compile them; and one
+process holds one Triton.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.compiler import protocol
+from workbench.compiler.versions import find_triton
+from workbench.errors import CompileError
+
+if TYPE_CHECKING:
+    from workbench.compiler.request import KernelRequest
+
+START_LIMIT_SECONDS = 120.0
+_STDERR_TAIL = 2000
+# Settings by which a user's environment would change the code without changing the request.
+_STEERING_PREFIXES = ("TRITON_", "AMDGCN_", "LLVM_", "MLIR_", "DISABLE_LLVM_OPT", "DISABLE_PTXAS_OPT", "PTXAS_OPTIONS")
+_STEERING_NAMES = ("USE_IR_LOC", "PYTHONPATH", "PYTHONHOME")
+
+
+class Worker:
+    """One compiler process. Not for use by two threads at once."""
+
+    def __init__(self, version: str) -> None:
+        """Start the process; CompileError when it does not come up with that Triton."""
+        self._version = version
+        self._loaded: dict[Path, str] = {}
+        triton_directory = find_triton(version)
+        # Triton insists on a disk cache of its own; ours is keyed by more, so that one stays empty and private.
+        self._scratch = tempfile.TemporaryDirectory(prefix="workbench-triton-")
+        # Appending, so that reading what the process printed does not move its write position.
+        self._stderr = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - lives as long as the process
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "workbench.compiler.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            # Its own group: an interrupt at the terminal passes it by, and close() ends what it started (ptxas).
+            start_new_session=True,
+            env=worker_environment(triton_directory, self._scratch.name),
+        )
+        started = self._exchange(None, START_LIMIT_SECONDS)
+        if started != version:
+            self.close()
+            raise CompileError(f"asked for Triton {version}, but its compiler process imported {started}")
+
+    def is_fresh(self, root: Path, digest: str) -> bool:
+        """Whether the process has not imported another state of these sources."""
+        return self._loaded.get(root, digest) == digest
+
+    def compile(self, request: KernelRequest, root: Path, digest: str, time_limit: float) -> dict[str, Any]:
+        """Fields of the CompiledKernel; CompileError when Triton refuses, dies or exceeds the limit in seconds."""
+        self._loaded[root] = digest
+        self._stderr.seek(0, os.SEEK_END)
+        printed_before = self._stderr.tell()
+        reply = self._exchange(request, time_limit)
+        if isinstance(reply, protocol.Failure):
+            raise CompileError(
+                f"Triton {self._version} cannot compile {request.title} for {request.target}: {reply.reason}"
+                f"{self._tail(printed_before)}"
+            )
+        return reply
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """End the process and delete its scratch."""
+        for stream in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):
+                stream.close()  # type: ignore[union-attr]
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._stderr.close()
+        self._scratch.cleanup()
+
+    def _exchange(self, request: KernelRequest | None, time_limit: float) -> Any:
+        title = request.title if request else "its start"
+        try:
+            if request is not None:
+                protocol.send(self._process.stdin.fileno(), request)  # type: ignore[union-attr]
+            return protocol.receive(self._process.stdout.fileno(), time_limit)  # type: ignore[union-attr]
+        except TimeoutError:
+            self.close()
+            raise CompileError(
+                f"Triton {self._version} did not finish {title} in {time_limit:g} s; "
+                "pass a larger time_limit if the kernel is worth the wait"
+            ) from None
+        except (EOFError, BrokenPipeError):
+            code = self._process.wait()
+            tail = self._tail(0)
+            self.close()
+            raise CompileError(
+                f"the Triton {self._version} process died ({_exit_cause(code)}) on {title}{tail}"
+            ) from None
+
+    def _tail(self, start: int) -> str:
+        end = self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(start, end - _STDERR_TAIL))
+        text = self._stderr.read().decode(errors="replace").strip()
+        return f"\nIt printed:\n{text}" if text else ""
+
+
+class WorkerPool:
+    """Idle processes of one Triton version."""
+
+    def __init__(self, version: str) -> None:
+        """Start nothing yet."""
+        self._version = version
+        self._idle: list[Worker] = []
+        self._lock = threading.Lock()
+
+    def compile(self, request: KernelRequest, root: Path, digest: str, time_limit: float) -> dict[str, Any]:
+        """Compile in an idle process, or in a new one where none is idle or each has imported older sources."""
+        worker = self._take(root, digest)
+        try:
+            return worker.compile(request, root, digest, time_limit)
+        except BaseException as error:
+            if not isinstance(error, CompileError):
+                worker.close()
+            raise
+        finally:
+            if worker.alive:
+                with self._lock:
+                    self._idle.append(worker)
+
+    def _take(self, root: Path, digest: str) -> Worker:
+        while True:
+            with self._lock:
+                worker = self._idle.pop() if self._idle else None
+            if worker is None:
+                return Worker(self._version)
+            if worker.alive and worker.is_fresh(root, digest):
+                return worker
+            worker.close()
+
+    def close(self) -> None:
+        """End the idle processes."""
+        with self._lock:
+            workers, self._idle = self._idle, []
+        for worker in workers:
+            worker.close()
+
+
+# By process too: a forked child must not talk through its parent's pipes.
+_pools: dict[tuple[int, str], WorkerPool] = {}
+_pools_lock = threading.Lock()
+
+
+def worker_pool(version: str) -> WorkerPool:
+    """The pool of this process for a Triton version."""
+    with _pools_lock:
+        return _pools.setdefault((os.getpid(), version), WorkerPool(version))
+
+
+def close_workers() -> None:
+    """End all idle compiler processes of this process; the next compilation starts new ones."""
+    for (process_id, _), pool in list(_pools.items()):
+        if process_id == os.getpid():
+            pool.close()
+
+
+atexit.register(close_workers)
+
+
+def worker_environment(triton_directory: Path | None, scratch: str) -> dict[str, str]:
+    """The current environment less what steers Triton, with the chosen Triton first on the import path."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(_STEERING_PREFIXES) and name not in _STEERING_NAMES
+    }
+    import_path = [str(triton_directory)] if triton_directory else []
+    import_path += [str(Path(entry).resolve()) for entry in sys.path if entry]
+    return environment | {
+        "PYTHONPATH": os.pathsep.join(import_path),
+        "TRITON_CACHE_DIR": scratch,
+        "TRITON_ALWAYS_COMPILE": "1",
+    }
+
+
+def _exit_cause(code: int) -> str:
+    if code < 0:
+        with suppress(ValueError):
+            return signal.Signals(-code).name
+    return f"exit code {code}"

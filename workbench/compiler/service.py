@@ -1,0 +1,120 @@
+"""Compile requests, from the cache where possible, else side by side in compiler processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from typing import TYPE_CHECKING
+
+from workbench.compiler import cache
+from workbench.compiler.artifact import CompiledKernel
+from workbench.compiler.pool import close_workers, worker_pool
+from workbench.compiler.request import KernelRequest
+from workbench.compiler.sources import source_digest, source_root
+from workbench.errors import CompileError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DEFAULT_TIME_LIMIT = 300.0
+
+Outcome = CompiledKernel | CompileError
+Progress = Callable[[int, int, KernelRequest, Outcome], None]
+"""Called in the caller's thread after each outcome with (done, total, request, outcome)."""
+
+
+def compile_kernel(request: KernelRequest, *, time_limit: float = DEFAULT_TIME_LIMIT) -> CompiledKernel:
+    """Compile one kernel; CompileError when Triton refuses, dies, or exceeds `time_limit` seconds."""
+    (outcome,) = compile_many([request], time_limit=time_limit)
+    if isinstance(outcome, CompileError):
+        raise outcome
+    return outcome
+
+
+def compile_many(
+    requests: Sequence[KernelRequest],
+    *,
+    jobs: int | None = None,
+    time_limit: float = DEFAULT_TIME_LIMIT,
+    progress: Progress | None = None,
+) -> list[Outcome]:
+    """Compile many kernels; one that fails gives its CompileError in its place and disturbs no other.
+
+    `jobs` processes work at once (None: one per CPU). `time_limit` is in seconds for each kernel.
+    """
+    identify = _Identifier()
+    places: dict[str, list[int]] = {}
+    outcomes: list[Outcome | None] = [None] * len(requests)
+    done = 0
+
+    def settle(indices: list[int], outcome: Outcome) -> None:
+        nonlocal done
+        for index in indices:
+            outcomes[index] = outcome
+            done += 1
+            if progress is not None:
+                progress(done, len(requests), requests[index], outcome)
+
+    for index, request in enumerate(requests):
+        try:
+            places.setdefault(identify(request), []).append(index)
+        except CompileError as error:
+            settle([index], error)
+    missing = []
+    for key, indices in places.items():
+        cached = cache.load(key)
+        if cached is None:
+            missing.append(key)
+        else:
+            settle(indices, cached)
+    if missing:
+        with _Executor(min(jobs or os.cpu_count() or 1, len(missing))) as executor:
+            futures = {
+                executor.submit(_compile, requests[places[key][0]], key, identify, time_limit): key for key in missing
+            }
+            for future in as_completed(futures):
+                settle(places[futures[future]], _outcome(future))
+    return outcomes  # type: ignore[return-value]
+
+
+class _Identifier:
+    """Keys of requests; each source tree is read once for a whole batch."""
+
+    def __init__(self) -> None:
+        self._digests: dict[Path, str] = {}
+
+    def __call__(self, request: KernelRequest) -> str:
+        return request.key(self.sources(request)[1])
+
+    def sources(self, request: KernelRequest) -> tuple[Path, str]:
+        root = source_root(request.kernel)
+        if root not in self._digests:
+            self._digests[root] = source_digest(root)
+        return root, self._digests[root]
+
+
+class _Executor(ThreadPoolExecutor):
+    """Threads that are not waited for when the caller is interrupted."""
+
+    def __exit__(self, exc_type: object, exc_value: object, traceback: object) -> None:
+        if exc_type is not None:
+            self.shutdown(wait=False, cancel_futures=True)
+            close_workers()
+        else:
+            self.shutdown()
+
+
+def _compile(request: KernelRequest, key: str, identify: _Identifier, time_limit: float) -> CompiledKernel:
+    root, digest = identify.sources(request)
+    fields = worker_pool(request.triton_version).compile(request, root, digest, time_limit)
+    kernel = CompiledKernel(key=key, **fields)
+    cache.store(kernel)
+    return kernel
+
+
+def _outcome(future: Future[CompiledKernel]) -> Outcome:
+    try:
+        return future.result()
+    except CompileError as error:
+        return error
