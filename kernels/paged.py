@@ -182,11 +182,12 @@ def prepare_loop(t, block, softmax_scale, softcap, cfg):
         scale_log2 *= tl.load(t.p_q_scale)
     if t.p_k_scale is not None:
         scale_log2 *= tl.load(t.p_k_scale)
-    b_slope_log2 = None
+    # Absent data stands as a number: Triton 3.6 cannot hold None in a returned tuple.
+    b_slope_log2 = 0.0
     if t.p_alibi_slopes is not None:
         b_slope = tl.load(t.p_alibi_slopes + block.o_head, mask=block.m_row, other=0.0)
         b_slope_log2 = b_slope * LOG2_E
-    p_qq_row = None
+    p_qq_row = 0
     if t.p_qq_bias is not None:
         p_qq_row = t.p_qq_bias + block.o_pos * t.stride_qq
     i_head = block.i_head_kv.to(tl.int64)

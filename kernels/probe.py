@@ -1,4 +1,4 @@
-"""The smallest kernel with a runtime loop, loads, a matrix instruction and a store: what the doctor compiles and runs."""
+"""The smallest kernel with a runtime loop, a matrix instruction and a store: what the doctor compiles and runs."""
 
 import triton
 import triton.language as tl
