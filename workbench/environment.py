@@ -50,8 +50,12 @@ def _git(*arguments: str) -> str | None:
     if root is None or not (root / ".git").exists():
         return None
     try:
-        run = subprocess.run(
-            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=_GIT_TIMEOUT_S, check=False
+        run = subprocess.run(  # noqa: S603 - a fixed command
+            ["git", "-C", str(root), *arguments],  # noqa: S607 - the user's git, wherever it is
+            capture_output=True,
+            text=True,
+            timeout=_GIT_TIMEOUT_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -11,12 +11,12 @@ def _root(installed: str, in_checkout: str) -> Path:
 
 
 def data_path(*parts: str) -> Path:
-    """Path below data/, e.g. data_path("scenarios", "default.json"). It need not exist."""
+    """The path of a file or folder below data/, given by its parts. It need not exist."""
     return _root("_data", "data").joinpath(*parts)
 
 
 def notebooks_path(*parts: str) -> Path:
-    """Path below notebooks/, e.g. notebooks_path("parity.ipynb"). It need not exist."""
+    """The path of a file or folder below notebooks/, given by its parts. It need not exist."""
     return _root("_notebooks", "notebooks").joinpath(*parts)
 
 

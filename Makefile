@@ -1,0 +1,73 @@
+# Every target sets up what it needs: a virtual environment in $(VENV), pinned by constraints.txt.
+#
+#   make report               the parity report on the best backend of this machine
+#   make test                 all tests that this machine can run
+#   make check                style, format, types and house rules
+#   make lab                  JupyterLab on the notebooks
+#
+#   PYTHON=python3.12         the interpreter to build the environment with (3.11 or newer)
+#   VENV=path                 another environment, also an existing one
+#   SYSTEM_SITE=1             keep the torch and Triton that $(PYTHON) or $(VENV) already has (ROCm, CUDA)
+#   ARGS="..."                passed on to the command, e.g. make test ARGS="-k dense"
+#   PIP_FLAGS=                watch pip at work
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.PHONY: report test check lab
+
+PYTHON ?= python3
+VENV ?= .venv
+SYSTEM_SITE ?= 0
+PIP_FLAGS ?= --quiet
+JOBS ?= logical
+ARGS ?=
+
+RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip install --disable-pip-version-check --no-input $(PIP_FLAGS)
+INSTALLED := $(VENV)/.attention-workbench-installed
+
+# Older compilers whose machine code the tests compare: beside the environment, since it holds one Triton.
+TRITON_VERSIONS := 3.6.0
+TRITONS := $(TRITON_VERSIONS:%=.triton/%/.installed)
+
+report: $(INSTALLED)
+	$(VENV)/bin/workbench report parity $(ARGS)
+
+# One thread per process: the tests are spread over the cores already.
+test: $(INSTALLED) $(TRITONS)
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n $(JOBS) --maxprocesses 8 $(ARGS)
+
+check: $(INSTALLED)
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+	find notebooks -name '*.ipynb' -print0 | xargs -0 --no-run-if-empty $(VENV)/bin/nbstripout --verify
+	$(RUN) -m pytest --quiet tests/test_house_rules.py
+
+lab: $(INSTALLED)
+	$(VENV)/bin/jupyter lab notebooks $(ARGS)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@test -x $(RUN) || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
+	  echo "Name another one, e.g.: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(RUN) || $(PYTHON) -m venv $(if $(filter 1,$(SYSTEM_SITE)),--system-site-packages) $(VENV)
+	@echo "Installing into $(VENV); the first time takes some minutes."
+ifeq ($(SYSTEM_SITE),1)
+	@$(RUN) -c 'import torch, triton' || { \
+	  echo "SYSTEM_SITE=1 keeps an installed torch and Triton, but $(RUN) finds none (README, Installing)." >&2; exit 1; }
+	grep -vE '^(torch|triton)\b' constraints.txt > $(VENV)/constraints.txt
+	$(RUN) -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	  needs = p["dependencies"] + p["optional-dependencies"]["dev"]; \
+	  print(*(need for need in needs if not need.startswith(("torch", "triton"))), sep="\n")' > $(VENV)/requirements.txt
+	$(PIP) -c $(VENV)/constraints.txt -r $(VENV)/requirements.txt
+	$(PIP) --no-deps --no-build-isolation -e .
+else
+	$(PIP) -c constraints.txt -e '.[dev]'
+endif
+	@touch $@
+
+.triton/%/.installed: | $(INSTALLED)
+	$(PIP) --no-deps --upgrade --target .triton/$* triton==$*
+	@touch $@
