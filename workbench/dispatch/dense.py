@@ -1,0 +1,144 @@
+"""The dense prefill kernel: geometry, grid, and the order in which a persistent grid hands out its work (§8.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TYPE_CHECKING, Literal
+
+from workbench.dispatch.amd import MFMA_ROWS
+from workbench.dispatch.geometry import Cohort, Geometry, fit_lds, head_pad
+from workbench.dispatch.grid import ceil_power_of_two, grid_dense
+from workbench.dispatch.tiles import FP32_ROWS, FP32_TILE
+from workbench.errors import SpecError
+from workbench.spec import MIN_DOT_EXTENT, DenseSpec
+
+if TYPE_CHECKING:
+    from workbench.device import Device
+    from workbench.problem import DenseAttentionProblem
+
+DecodeMode = Literal["qb_major", "hkv_major"]
+
+INTERPRETER_PROGRAMS = 4
+"""Persistent programs without a device: enough to stride, few enough to interpret."""
+
+
+@dataclass(frozen=True)
+class DenseChoice:
+    """A dense spec, the cohort it was chosen for, and why."""
+
+    spec: DenseSpec
+    cohort: str
+    reasons: tuple[str, ...]
+
+
+def select_dense_spec(problem: DenseAttentionProblem, device: Device | None = None) -> DenseChoice:
+    """Geometry, grid and levers. Without a device: a geometry that is cheap to interpret.
+
+    AMD gets the persistent grid, one program per compute unit, and 256 query rows; NVIDIA the default grid.
+    """
+    cohort = _cohort(problem, device)
+    geometry = cohort.geometry
+    persistent = device is None or device.vendor == "amd"
+    spec = DenseSpec(
+        block_m=geometry.rows,
+        block_n=geometry.tile,
+        num_warps=geometry.num_warps,
+        num_stages=geometry.num_stages,
+        waves_per_eu=geometry.waves_per_eu,
+        matrix_instr_nonkdim=geometry.matrix_instr_nonkdim,
+        transposed_qk=geometry.transposed_qk,
+        grid="persistent" if persistent else "default",
+        num_persistent=INTERPRETER_PROGRAMS if device is None else None,
+    )
+    spec.check(problem)
+    items = prod(grid_dense(problem, spec.block_m))
+    if persistent:
+        programs = num_persistent_programs(spec, device)
+        why = f"Persistent grid: {programs} programs share {items} work items and start up once each."
+    else:
+        why = f"Default grid: one program for each of {items} work items."
+    return DenseChoice(spec, cohort.name, (f"Cohort {cohort.name}.", *cohort.reasons, why))
+
+
+def num_persistent_programs(spec: DenseSpec, device: Device | None) -> int:
+    """Programs of the persistent grid: the spec's number, else one per compute unit."""
+    if spec.num_persistent is not None:
+        return spec.num_persistent
+    return device.compute_units if device is not None else INTERPRETER_PROGRAMS
+
+
+def resolve_persist_decode(
+    problem: DenseAttentionProblem, spec: DenseSpec, num_persistent: int
+) -> tuple[DecodeMode, str]:
+    """The order of the work items, and why.
+
+    hkv_major keeps one KV head's K and V in L2 and pairs low with high query blocks; that balances the causal triangle
+    only if the programs stride over both halves of a KV head: g * NQB * B >= 2 * NP. `auto` takes it where that holds
+    and heads share K and V (g > 1). Raises SpecError where hkv_major is asked for and does not hold.
+    """
+    blocks = grid_dense(problem, spec.block_m)[0]
+    items = problem.group_size * blocks * problem.batch
+    balanced = items >= 2 * num_persistent
+    count = (
+        f"g {problem.group_size} x {blocks} query blocks x batch {problem.batch} = {items}, "
+        f"{'at least' if balanced else 'under'} 2 x {num_persistent} programs"
+    )
+    if spec.persist_decode == "qb_major":
+        return "qb_major", "qb_major: the spec says so."
+    if spec.persist_decode == "hkv_major":
+        if not balanced:
+            raise SpecError(
+                f"persist_decode='hkv_major' would leave the causal load unbalanced: {count}; "
+                "use 'auto' or 'qb_major', or fewer programs (num_persistent)"
+            )
+        return "hkv_major", f"hkv_major: the spec says so, and {count}."
+    if problem.group_size == 1:
+        return "qb_major", "qb_major: with a group of 1 no query heads share K and V."
+    if not balanced:
+        return "qb_major", f"qb_major: {count}, so hkv_major would not be balanced."
+    return "hkv_major", f"hkv_major: {count}, so a KV head stays in L2 with the load balanced."
+
+
+def _cohort(problem: DenseAttentionProblem, device: Device | None) -> Cohort:
+    longest = max(MIN_DOT_EXTENT, ceil_power_of_two(max(1, problem.seqlen_q)))
+    if device is None:
+        keys = max(MIN_DOT_EXTENT, ceil_power_of_two(max(1, problem.seqlen_kv)))
+        reason = "No device: large tiles keep the interpreter's operations few."
+        return Cohort("interpreter", Geometry(min(64, longest), min(128, keys), 4, 1), (reason,))
+    cohort = _amd(problem, device) if device.vendor == "amd" else _nvidia(problem)
+    geometry = replace(cohort.geometry, rows=min(cohort.geometry.rows, longest))
+    if problem.dtype == "fp32":
+        geometry = replace(geometry, rows=min(geometry.rows, FP32_ROWS), tile=min(geometry.tile, FP32_TILE))
+    cohort = replace(cohort, geometry=geometry)
+    return fit_lds(cohort, device, problem.head_size, problem.dtype, MIN_DOT_EXTENT)
+
+
+def _amd(problem: DenseAttentionProblem, device: Device) -> Cohort:
+    if device.arch == "gfx950" and head_pad(problem.head_size) <= 128:
+        reason = "256 query rows over 8 waves, 32 each; the transposed product keeps the softmax within a lane."
+        return Cohort("dense-gfx950", _transposed(256, 64, waves_per_eu=2), (reason,))
+    reason = "128 query rows over 4 waves, 32 each: LDS and registers hold no more."
+    tile = 64 if head_pad(problem.head_size) <= 128 else 32
+    return Cohort("dense-amd", _transposed(128, tile), (reason,))
+
+
+def _transposed(rows: int, tile: int, waves_per_eu: int = 0) -> Geometry:
+    return Geometry(
+        rows,
+        tile,
+        num_warps=rows // MFMA_ROWS,
+        num_stages=2,
+        waves_per_eu=waves_per_eu,
+        matrix_instr_nonkdim=MFMA_ROWS,
+        transposed_qk=True,
+    )
+
+
+def _nvidia(problem: DenseAttentionProblem) -> Cohort:
+    pad = head_pad(problem.head_size)
+    if pad > 128:
+        return Cohort("dense-nvidia", Geometry(64, 64, 4, 2), ("Head sizes over 128: 64 rows keep the registers.",))
+    num_warps, num_stages = (8, 3) if pad == 128 else (4, 3)
+    reason = f"128 query rows over {num_warps} warps, {num_stages} stages in flight."
+    return Cohort("dense-nvidia", Geometry(128, 64, num_warps, num_stages), (reason,))

@@ -1,0 +1,41 @@
+"""Geometry of the unified kernels on NVIDIA, after a sweep of tiles, warps and stages on an H200."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from workbench.dispatch.geometry import Cohort, Geometry, head_pad
+from workbench.dispatch.grid import WORKGROUPS_PER_CU, smallest_block_m
+from workbench.dispatch.tiles import is_decode, page_tile, widest_block_m
+
+if TYPE_CHECKING:
+    from workbench.device import Device
+    from workbench.problem import UnifiedAttentionProblem
+
+
+def select_cohort(problem: UnifiedAttentionProblem, device: Device) -> Cohort:
+    """`decode` where each sequence fits one query tile, else `prefill`."""
+    return _decode(problem, device) if is_decode(problem) else _prefill(problem, device)
+
+
+def _decode(problem: UnifiedAttentionProblem, device: Device) -> Cohort:
+    rows, pad = smallest_block_m(problem), head_pad(problem.head_size)
+    base = problem.num_seqs * problem.num_kv_heads
+    many = 2 * base >= WORKGROUPS_PER_CU * device.compute_units
+    num_warps = max(1, min(4, pad // 64)) if many else 4
+    tile = page_tile(problem, 32 if pad > 128 else 64)
+    reason = (
+        f"{base} sequences x KV heads {'nearly fill' if many else 'do not fill'} "
+        f"{device.compute_units} compute units, so num_warps {num_warps}."
+    )
+    return Cohort("decode", Geometry(rows, tile, num_warps, num_stages=3), (reason,))
+
+
+def _prefill(problem: UnifiedAttentionProblem, device: Device) -> Cohort:
+    rows, reason = widest_block_m(problem, device)
+    pad = head_pad(problem.head_size)
+    wide = pad > 128 or (pad == 128 and rows == 128)
+    tile = page_tile(problem, 32 if wide else 64)
+    # More than 128 accumulator registers a lane would spill: rows * pad / (32 lanes * warps).
+    num_warps = max(4, min(8, rows * pad // (128 * 32)))
+    return Cohort("prefill", Geometry(rows, tile, num_warps, num_stages=2), (reason,))

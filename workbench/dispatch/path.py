@@ -1,0 +1,66 @@
+"""Tier one: the 2D kernel or the 3D split-KV kernel (specification §6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from workbench.dispatch.grid import (
+    LARGEST_BLOCK_M,
+    WORKGROUPS_PER_CU,
+    device_or_default,
+    num_query_blocks,
+    smallest_block_m,
+)
+
+if TYPE_CHECKING:
+    from workbench.device import Device
+    from workbench.problem import UnifiedAttentionProblem
+
+Lane = Literal["2d", "3d"]
+LANES: tuple[Lane, ...] = ("2d", "3d")
+
+SHORT_CONTEXT = 512
+"""Keys up to which splitting them does not pay for its second kernel."""
+
+
+@dataclass(frozen=True)
+class PathChoice:
+    """The lane that `auto` takes, and why."""
+
+    lane: Lane
+    reasons: tuple[str, ...]
+    grid: int
+    """Workgroups of the 2D kernel at its smallest query tile."""
+    target: int
+    """Workgroups that fill the device."""
+
+
+def admitted_lanes(problem: UnifiedAttentionProblem) -> tuple[Lane, ...]:
+    """Lanes that can serve the problem: both, since they share all of §1, unless no query tile holds its GQA group."""
+    return LANES if problem.group_size <= LARGEST_BLOCK_M else ()
+
+
+def select_path(problem: UnifiedAttentionProblem, device: Device | None = None) -> PathChoice:
+    """2D under a window, for a short context, or where its grid exceeds four workgroups per compute unit; else 3D.
+
+    Without a device the default one is assumed (workbench.device.DEFAULT_DEVICE).
+    """
+    device, assumed = device_or_default(device)
+    blocks = num_query_blocks(problem, smallest_block_m(problem))
+    grid = blocks * problem.num_kv_heads
+    target = device.compute_units * WORKGROUPS_PER_CU
+    count = f"{blocks} query blocks x {problem.num_kv_heads} KV heads = {grid} workgroups"
+    goal = f"the target of {target} ({WORKGROUPS_PER_CU} x {device.compute_units} compute units)"
+
+    why_2d = []
+    if problem.sliding_window is not None:
+        why_2d.append(f"2D: a window of {problem.sliding_window} keys leaves little to split.")
+    if problem.max_kv_len <= SHORT_CONTEXT:
+        why_2d.append(f"2D: the longest context, {problem.max_kv_len} keys, is not over {SHORT_CONTEXT}.")
+    if grid > target:
+        why_2d.append(f"2D: {count} exceed {goal}.")
+    if why_2d:
+        return PathChoice("2d", (*assumed, *why_2d), grid, target)
+    why_3d = f"3D: {count} do not exceed {goal}, and {problem.max_kv_len} keys without a window can be split."
+    return PathChoice("3d", (*assumed, why_3d), grid, target)

@@ -1,0 +1,96 @@
+"""Tier two: the geometry and the levers of the lane's kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from workbench.dispatch import amd, interpreter, nvidia, tiles
+from workbench.dispatch.geometry import Cohort, fit_lds, head_pad
+from workbench.dispatch.grid import LARGEST_BLOCK_M, smallest_block_m
+from workbench.dispatch.path import LANES, admitted_lanes
+from workbench.errors import SpecError, UnsupportedError
+from workbench.spec import Unified2DSpec, Unified3DSpec
+
+if TYPE_CHECKING:
+    from workbench.device import Device
+    from workbench.problem import UnifiedAttentionProblem
+
+REDUCE_VALUES_PER_LANE = 32
+
+
+@dataclass(frozen=True)
+class SpecChoice:
+    """A spec that serves the problem, the cohort it was chosen for, and why."""
+
+    spec: Unified2DSpec | Unified3DSpec
+    cohort: str
+    reasons: tuple[str, ...]
+
+
+def select_spec(problem: UnifiedAttentionProblem, device: Device | None, lane: str) -> SpecChoice:
+    """Geometry and levers for `lane`, '2d' or '3d'. Without a device: a geometry that is cheap to interpret.
+
+    Raises SpecError for another lane and UnsupportedError for a GQA group that no tile holds.
+    """
+    if lane not in LANES:
+        raise SpecError(f"lane must be one of {', '.join(LANES)}, got {lane!r}; select_path resolves 'auto'")
+    if lane not in admitted_lanes(problem):
+        raise UnsupportedError(
+            f"a GQA group of {problem.group_size} query heads exceeds the largest query tile, {LARGEST_BLOCK_M} rows; "
+            "split the query heads over several calls"
+        )
+    cohort = _cohort(problem, device, lane)
+    fields = _fields(problem, cohort)
+    reasons = (f"Cohort {cohort.name}.", *cohort.reasons)
+    if lane == "2d":
+        spec: Unified2DSpec | Unified3DSpec = Unified2DSpec(**fields)
+    else:
+        segments, why = (
+            interpreter.num_segments(problem, cohort.geometry)
+            if device is None
+            else tiles.num_segments(problem, cohort.geometry, device)
+        )
+        values_per_wave = REDUCE_VALUES_PER_LANE * (device.wave_size if device else 64)
+        reduce_num_warps = min(8, max(1, segments * head_pad(problem.head_size) // values_per_wave))
+        spec = Unified3DSpec(**fields, num_segments=segments, reduce_num_warps=reduce_num_warps)
+        reasons = (*reasons, why)
+    spec.check(problem)
+    return SpecChoice(spec, cohort.name, reasons)
+
+
+def _cohort(problem: UnifiedAttentionProblem, device: Device | None, lane: str) -> Cohort:
+    if device is None:
+        return interpreter.select_cohort(problem)
+    if device.vendor == "amd":
+        cohort = amd.select_cohort(problem, device, lane)
+    else:
+        cohort = nvidia.select_cohort(problem, device)
+    smallest = smallest_block_m(problem)
+    if problem.dtype == "fp32":
+        geometry = replace(
+            cohort.geometry,
+            rows=max(smallest, min(cohort.geometry.rows, tiles.FP32_ROWS)),
+            tile=min(cohort.geometry.tile, tiles.FP32_TILE),
+        )
+        reason = f"fp32: at most {tiles.FP32_ROWS} rows and {tiles.FP32_TILE} keys, since a tile takes twice the LDS."
+        cohort = replace(cohort, geometry=geometry, reasons=(*cohort.reasons, reason))
+    return fit_lds(cohort, device, problem.head_size, problem.dtype, smallest)
+
+
+def _fields(problem: UnifiedAttentionProblem, cohort: Cohort) -> dict[str, Any]:
+    geometry = cohort.geometry
+    full_attention = problem.sliding_window is None
+    return {
+        "block_m": geometry.rows,
+        "tile_size": geometry.tile,
+        "num_warps": geometry.num_warps,
+        "num_stages": geometry.num_stages,
+        "waves_per_eu": geometry.waves_per_eu,
+        "matrix_instr_nonkdim": geometry.matrix_instr_nonkdim,
+        "transposed_qk": geometry.transposed_qk,
+        "mask_split": geometry.mask_split,
+        "mask_once": full_attention,
+        "mask_limit": full_attention,
+        "fast_paged_kv": geometry.tile % problem.block_size == 0,
+    }
