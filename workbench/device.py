@@ -165,9 +165,7 @@ def _parse(content: Any) -> Device:
         raise DeviceError('the top must be an object with "figures", an object of {"value", "source"}')
     unknown = set(content) - {*_IDENTITY, "torch_name", "figures"}
     if unknown:
-        raise DeviceError(
-            f"unknown key {min(unknown)!r}; known are {', '.join((*_IDENTITY, 'torch_name'))}, figures"
-        )
+        raise DeviceError(f"unknown key {min(unknown)!r}; known are {', '.join((*_IDENTITY, 'torch_name'))}, figures")
     for key in _IDENTITY:
         if not isinstance(content.get(key), str):
             raise DeviceError(f"{key} must be a string, got {content.get(key)!r}")

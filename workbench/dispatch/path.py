@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from workbench.dispatch.grid import (
@@ -41,6 +42,7 @@ def admitted_lanes(problem: UnifiedAttentionProblem) -> tuple[Lane, ...]:
     return LANES if problem.group_size <= LARGEST_BLOCK_M else ()
 
 
+@lru_cache(maxsize=1024)
 def select_path(problem: UnifiedAttentionProblem, device: Device | None = None) -> PathChoice:
     """2D under a window, for a short context, or where its grid exceeds four workgroups per compute unit; else 3D.
 

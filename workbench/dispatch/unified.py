@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from workbench.dispatch import amd, interpreter, nvidia, tiles
@@ -28,6 +29,7 @@ class SpecChoice:
     reasons: tuple[str, ...]
 
 
+@lru_cache(maxsize=1024)
 def select_spec(problem: UnifiedAttentionProblem, device: Device | None, lane: str) -> SpecChoice:
     """Geometry and levers for `lane`, '2d' or '3d'. Without a device: a geometry that is cheap to interpret.
 
