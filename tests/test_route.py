@@ -55,8 +55,8 @@ def test_a_set_gives_a_row_a_scenario():
     assert {row["lane"] for row in rows} == {"2d", "3d"}
 
 
-def rendered(*arguments):
-    console = Console(file=io.StringIO(), width=200)
+def rendered(*arguments, width=200):
+    console = Console(file=io.StringIO(), width=width)
     console.print(route_table(*arguments))
     return console.file.getvalue()
 
@@ -66,10 +66,15 @@ def test_the_table_names_the_device_and_every_scenario():
     text = rendered(scenarios, load_device("mi355x"))
     assert "Routes: AMD Instinct MI355X" in text
     for scenario in scenarios:
-        assert scenario.name[:12] in text
+        assert scenario.name in text
+
+
+def test_the_table_keeps_names_whole_at_80_columns():
+    assert "decode_d128_b16" in rendered(load_set("default")[:1], load_device("mi355x"), width=80)
 
 
 def test_the_table_without_a_device_says_what_it_assumes():
     text = rendered(DECODE)
     assert "path of mi355x, geometry of the interpreter" in text
-    assert "4 x 2 x 4" in text
+    assert "8 / 1024" in text
+    assert "4 x 2 x 4: num_stages=1 tile_size=128" in text

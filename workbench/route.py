@@ -46,16 +46,20 @@ def route_rows(routable: Routable, device: Device | None = None, lane: str = "au
 
 
 def route_table(routable: Routable, device: Device | None = None, lane: str = "auto") -> Table:
-    """The rows of `route_rows` as a table that names the device."""
+    """The rows of `route_rows` as a table that names the device and is readable from 80 columns on."""
     from rich.table import Table
+    from rich.text import Text
 
     where = device.title if device else f"path of {DEFAULT_DEVICE}, geometry of the interpreter"
     table = Table(title=f"Routes: {where}", show_lines=True)
-    for column in COLUMNS:
-        table.add_column(column, justify="right" if column in ("workgroups", "target") else "left", overflow="fold")
+    table.add_column("scenario", overflow="fold", max_width=32)
+    table.add_column("lane")
+    table.add_column("grid / target", justify="right")
+    table.add_column("launch grid, spec, reasons", ratio=1)
     for row in route_rows(routable, device, lane):
-        cells = {**row, "launch grid": " x ".join(map(str, row["launch grid"])), "reasons": "\n".join(row["reasons"])}
-        table.add_row(*(str(cells[column]) for column in COLUMNS))
+        launch = " x ".join(map(str, row["launch grid"]))
+        why = Text("\n").join([Text(f"{launch}: {row['spec']}", style="bold"), *map(Text, row["reasons"])])
+        table.add_row(row["scenario"], row["lane"], f"{row['workgroups']} / {row['target']}", why)
     return table
 
 
