@@ -1,1 +1,5 @@
 """The command `workbench`."""
+
+from workbench.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,36 @@
+"""One rule for all tests: on the GPU where one is visible, else in Triton's interpreter.
+
+TRITON_INTERPRET=1 forces the interpreter. The choice must fall before anything imports Triton.
+"""
+
+import os
+
+import hypothesis
+import pytest
+import torch
+
+GPU = torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1"
+if not GPU:
+    os.environ["TRITON_INTERPRET"] = "1"
+
+# Test processes share the cores; threads inside each would only get in each other's way.
+torch.set_num_threads(1)
+
+# Shared machines stall, so there is no deadline; the same examples every time, so that a failure can be had again.
+hypothesis.settings.register_profile("workbench", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("workbench")
+
+
+@pytest.fixture(scope="session")
+def device() -> str:
+    """Where kernels run in this session: "cuda" (also on ROCm) or "cpu", which is the interpreter."""
+    return "cuda" if GPU else "cpu"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if GPU:
+        return
+    reason = "TRITON_INTERPRET=1 is set" if torch.cuda.is_available() else "PyTorch sees no GPU"
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason=reason))

@@ -1,0 +1,92 @@
+"""`workbench report`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from workbench.cli.select import Size
+from workbench.errors import ParameterError
+
+_PARAMETER_FLAGS = ("-p", "--parameter")
+
+
+class Backend(StrEnum):
+    """Devices that a report may ask for."""
+
+    AUTO = "auto"
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+def report(
+    name: Annotated[str, typer.Argument(help="A notebook of the workbench by name, e.g. parity, or the path of one.")],
+    set_name: Annotated[str | None, typer.Option("--set", help="Scenario set.")] = None,
+    lanes: Annotated[str | None, typer.Option("--lanes", help="Lanes, separated by commas: auto,2d,3d.")] = None,
+    size: Annotated[Size | None, typer.Option("--size", help="Scenario size; default: small without a GPU.")] = None,
+    device: Annotated[Backend | None, typer.Option("--device", help="cuda also means ROCm.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder in which the report's own folder is made; default: reports.")
+    ] = None,
+    parameters: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-p", "--parameter", metavar="NAME VALUE", help="Any other parameter of the notebook; repeatable."
+        ),
+    ] = None,
+    list_parameters: Annotated[bool, typer.Option("--list", help="List the notebook's parameters and stop.")] = False,
+) -> None:
+    """Run a notebook into a report: executed notebook, one HTML file, records, manifest.
+
+    Ends with code 1 when anything in the report failed, with code 2 before anything runs when a parameter is wrong.
+    """
+    from workbench.report import find_notebook, notebook_parameters, run_report
+
+    console = Console(soft_wrap=True, highlight=False)
+    if list_parameters:
+        for parameter in notebook_parameters(find_notebook(name)).values():
+            console.print(parameter.describe(), markup=False)
+        return
+    options = {"set": set_name, "lanes": lanes, "size": size, "device": device}
+    values = {key: str(value) for key, value in options.items() if value is not None}
+    result = run_report(name, values | split_parameters(parameters or ()), out)
+    for failure in result.failed:
+        console.print(f"failed: {failure}", style="red", markup=False)
+    console.print(f"Report: {result.html}", markup=False)
+    if result.failed:
+        raise typer.Exit(1)
+
+
+def join_parameters(arguments: Sequence[str]) -> list[str]:
+    """Turn `-p NAME VALUE` into `-p NAME=VALUE`, since Typer has no repeatable option of two values.
+
+    `-p NAME=VALUE` passes as it is. ParameterError when a value is missing.
+    """
+    joined = []
+    rest = iter(arguments)
+    for argument in rest:
+        joined.append(argument)
+        if argument not in _PARAMETER_FLAGS:
+            continue
+        name = next(rest, "")
+        value = None if "=" in name else next(rest, None)
+        if not name or ("=" not in name and value is None):
+            raise ParameterError(f"{argument} takes a name and a value: {argument} NAME VALUE, got {name or 'nothing'}")
+        joined.append(name if value is None else f"{name}={value}")
+    return joined
+
+
+def split_parameters(pairs: Sequence[str]) -> dict[str, str]:
+    """NAME=VALUE texts as a dictionary. ParameterError for a name that is given twice."""
+    values: dict[str, str] = {}
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        if name in values:
+            raise ParameterError(f"parameter {name!r} is given twice: {values[name]!r} and {value!r}; give it once")
+        values[name] = value
+    return values

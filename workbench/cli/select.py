@@ -1,0 +1,32 @@
+"""The options by which several sub-commands choose scenarios."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from workbench.scenarios import Scenario
+
+
+class Size(StrEnum):
+    """Sizes of a scenario."""
+
+    FULL = "full"
+    SMALL = "small"
+
+
+SizeOption = Annotated[Size, typer.Option("--size", help="Full size, or scaled down for the CPU.")]
+FileOption = Annotated[Path | None, typer.Option("--file", help="Scenario file of your own.")]
+
+
+def load(set_name: str | None, file: Path | None, size: Size) -> tuple[Scenario, ...]:
+    """Scenarios of a set that the workbench brings, or of the user's file."""
+    from workbench.scenarios import load_file, load_set
+
+    if file is None:
+        return load_set(set_name or "default", size.value)
+    return load_file(file, size.value) if set_name is None else load_set(set_name, size.value, file)
