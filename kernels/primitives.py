@@ -124,5 +124,6 @@ def add_sink(b_acc, b_m, b_l, b_sink, TRANSPOSED: tl.constexpr):
 @triton.jit
 def normalise(b_acc, b_l, TRANSPOSED: tl.constexpr):
     """Output [M, D]; a row that saw no key is zero."""
-    b_o = b_acc * per_row(tl.where(b_l > 0.0, 1.0 / b_l, 0.0), TRANSPOSED)
+    # The output of such a row is zero already, whatever it is divided by.
+    b_o = b_acc * per_row(1.0 / tl.where(b_l > 0.0, b_l, 1.0), TRANSPOSED)
     return tl.trans(b_o) if TRANSPOSED else b_o

@@ -1,0 +1,27 @@
+import pytest
+import torch
+
+triton = pytest.importorskip("triton")
+tl = pytest.importorskip("triton.language")
+
+
+@triton.jit
+def through_bf16(p_x, p_y, p_z, N: tl.constexpr):
+    o_n = tl.arange(0, N)
+    b_y = tl.load(p_x + o_n).to(tl.bfloat16)
+    tl.store(p_y + o_n, b_y)
+    tl.store(p_z + o_n, b_y.to(tl.float32))
+
+
+def test_float32_rounds_to_the_nearest_even_bf16(device):
+    if device != "cpu":
+        pytest.skip("the interpreter runs on the CPU")
+    from workbench.interpreter import rounded_bf16
+
+    special = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, torch.nan, 3.4e38, 1e-40, 1.00390625, 1.01171875])
+    x = torch.cat([special, torch.randn(1024 - len(special), generator=torch.Generator().manual_seed(0))])
+    y, z = torch.empty(1024, dtype=torch.bfloat16), torch.empty(1024)
+    with rounded_bf16():
+        through_bf16[(1,)](x, y, z, 1024)
+    torch.testing.assert_close(y, x.bfloat16(), rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(z, x.bfloat16().float(), rtol=0, atol=0, equal_nan=True)
