@@ -1,0 +1,1 @@
+"""gfx950 machine code without a gfx950: assembly, instruction classes, loops, occupancy, issue budget."""
