@@ -298,7 +298,13 @@ def test_a_large_group_widens_the_smallest_tile():
 @pytest.mark.parametrize(("tokens", "rows"), [(2047, 32), (2048, 64), (12543, 64), (12544, 128)])
 def test_query_tiles_widen_while_every_compute_unit_keeps_work(tokens, rows):
     # Eight KV heads of group 1: 33 blocks x 8 = 2 x 132 from 2048 tokens on, 99 x 8 = 6 x 132 from 12544 on.
-    assert choose(unified([(tokens, tokens)], heads=(8, 8)), H200)[1][0] == rows
+    assert choose(unified([(tokens, tokens)], heads=(8, 8), head_size=64), H200)[1][0] == rows
+
+
+def test_hopper_d128_prefill_keeps_64_rows_and_a_window_small_tiles():
+    long = unified([(16384, 16384)], heads=(8, 8))
+    assert choose(long, H200)[1] == (64, 64, 4, 3, 0)
+    assert choose(long.with_changes(sliding_window=128), H200)[1] == (64, 32, 4, 2, 0)
 
 
 def test_hopper_decode_of_many_sequences_takes_fewer_warps_and_more_segments():

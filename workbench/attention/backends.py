@@ -80,7 +80,5 @@ def execute(launches: Sequence[KernelLaunch], backend: str, tensor: torch.Tensor
         return
     import torch
 
-    device = device_of(tensor)
-    assert device is not None
     with torch.cuda.device(tensor.device):
-        run_on_gpu(launches, device.vendor)
+        run_on_gpu(launches, _device_at(tensor.device.index or 0).vendor)

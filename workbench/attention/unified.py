@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
@@ -167,7 +168,7 @@ def _problem(call: UnifiedCall) -> UnifiedAttentionProblem:
     """The problem behind a call. On a GPU the lengths stay unread: the caller's bounds stand in for them."""
     if call.q.device.type == "cpu":
         starts = call.cu_seqlens_q.tolist()
-        query_lens = [end - start for start, end in zip(starts, starts[1:], strict=False)]
+        query_lens = [end - start for start, end in pairwise(starts)]
         seq_lens = tuple(zip(query_lens, call.seqused_k.tolist(), strict=True))
     else:
         seq_lens = _bounded_seq_lens(call)

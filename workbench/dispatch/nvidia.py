@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from workbench.device import Device
     from workbench.problem import UnifiedAttentionProblem
 
+LONG_CONTEXT = 2048
+"""Keys from which a d64 prefill gains from tiles of 128."""
+
 
 def select_cohort(problem: UnifiedAttentionProblem, device: Device) -> Cohort:
     """`decode` where each sequence fits one query tile, else `prefill`."""
@@ -34,8 +37,20 @@ def _decode(problem: UnifiedAttentionProblem, device: Device) -> Cohort:
 def _prefill(problem: UnifiedAttentionProblem, device: Device) -> Cohort:
     rows, reason = widest_block_m(problem, device)
     pad = head_pad(problem.head_size)
-    wide = pad > 128 or (pad == 128 and rows == 128)
-    tile = page_tile(problem, 32 if wide else 64)
+    if problem.sliding_window is not None:
+        # A block visits few tiles: small ones waste less of them at the window's two edges.
+        rows, tile, num_stages = _at_most(64, rows, problem), 32, 2
+    elif pad > 128:
+        tile, num_stages = 32, 2
+    elif pad == 128:
+        rows, tile, num_stages = _at_most(64, rows, problem), 64, 3
+    else:
+        tile, num_stages = (128 if rows == 128 and problem.max_kv_len >= LONG_CONTEXT else 64), 3
     # More than 128 accumulator registers a lane would spill: rows * pad / (32 lanes * warps).
     num_warps = max(4, min(8, rows * pad // (128 * 32)))
-    return Cohort("prefill", Geometry(rows, tile, num_warps, num_stages=2), (reason,))
+    return Cohort("prefill", Geometry(rows, page_tile(problem, tile), num_warps, num_stages), (reason,))
+
+
+def _at_most(limit: int, rows: int, problem: UnifiedAttentionProblem) -> int:
+    """Rows of the query tile, limited, but still holding a whole GQA group."""
+    return max(smallest_block_m(problem), min(limit, rows))
