@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from workbench.gfx950.machine_code import Instruction
 
 Role = Literal["fresh", "carried"]
-ROLE_NAMES: dict[str, str] = {"fresh": "QK", "carried": "PV"}
 
 _COPIES = ("v_mov_b32", "v_mov_b64", "v_accvgpr_")
 

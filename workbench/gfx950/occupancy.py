@@ -139,13 +139,13 @@ def what_if(
 
 
 def both_budgets(occupancy: Occupancy) -> dict[str, Occupancy]:
-    """The device's LDS budget and the one of the specification's argument, by name."""
+    """The device's LDS budget and, where it is another, the one of the specification's argument, by name."""
     limits = occupancy.limits
-    specification = limits.with_lds(SPECIFICATION_LDS_BYTES, _SPECIFICATION_LDS_GRANULE)
-    return {
-        f"{limits.lds_bytes // 1024} KB, the LDS of {limits.target}": occupancy,
-        "64 KB, the budget of the specification's argument": replace(occupancy, limits=specification),
-    }
+    budgets = {f"{limits.lds_bytes // 1024} KB, the LDS of {limits.target}": occupancy}
+    if limits.lds_bytes != SPECIFICATION_LDS_BYTES:
+        specification = limits.with_lds(SPECIFICATION_LDS_BYTES, _SPECIFICATION_LDS_GRANULE)
+        budgets["64 KB, the budget of the specification's argument"] = replace(occupancy, limits=specification)
+    return budgets
 
 
 def next_steps(occupancy: Occupancy) -> tuple[Step, ...]:
@@ -165,7 +165,7 @@ def cap_note(resources: Resources, limits: Limits) -> str | None:
         return None
     return (
         f"the code uses {resources.vgprs} vector registers but reserves {resources.vgprs_reserved}, which caps a "
-        f"SIMD at {reserved.waves_by_registers} waves where {used.waves_by_registers} would fit: the mark of waves_per_eu"
+        f"SIMD at {reserved.waves_by_registers} waves; {used.waves_by_registers} would fit: the mark of waves_per_eu"
     )
 
 

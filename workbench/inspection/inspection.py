@@ -1,0 +1,138 @@
+"""One kernel, inspected: resources, mix, loops, runs, occupancy and issue budget under one roof."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from workbench.errors import TargetError
+from workbench.gfx950.budget import Budget, issue_budget
+from workbench.gfx950.cfg import ControlFlow, Loop, control_flow
+from workbench.gfx950.clusters import RunReport, find_runs
+from workbench.gfx950.isa import Mix, mix_of
+from workbench.gfx950.limits import Limits, limits_of
+from workbench.gfx950.occupancy import Occupancy, Step, cap_note, llvm_occupancy, next_steps, occupancy_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from workbench.gfx950.machine_code import Instruction, Kernel
+    from workbench.inspection.sections import Section
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspection:
+    """Everything said about one kernel. Static figures come from the file, modelled ones from the issue budget."""
+
+    title: str
+    kernel: Kernel
+    mix: Mix
+    flow: ControlFlow | None
+    """None where there are no instructions to look at."""
+    hot: Loop | None
+    hot_mix: Mix | None
+    runs: RunReport | None
+    """None without MFMA in the hot loop."""
+    occupancy: Occupancy | None
+    """None for a target whose limits are not known."""
+    llvm_occupancy: int | None
+    """LLVM's figure, computed; what LLVM printed stands in the kernel's resources."""
+    steps: tuple[Step, ...]
+    budget: Budget | None
+    notes: tuple[str, ...]
+    """What the reader must know to read the figures."""
+
+    @property
+    def hot_instructions(self) -> tuple[Instruction, ...]:
+        """Instructions of the hot loop in program order."""
+        return self.flow.instructions(self.hot) if self.flow and self.hot else ()
+
+    def sections(self) -> tuple[Section, ...]:
+        """The figures as titled tables."""
+        from workbench.inspection.sections import sections_of
+
+        return sections_of(self)
+
+    def __rich__(self) -> object:
+        from workbench.inspection.text import render_sections
+
+        return render_sections(self.title, self.sections(), self.notes)
+
+    def to_html(self, path: Path | None = None, *, assembly: bool = True) -> str:
+        """A self-contained page, written to `path` if given; ReportError if that file exists."""
+        from workbench.inspection.html import inspection_page, write_page
+
+        page = inspection_page(self, assembly=assembly)
+        return write_page(page, path) if path else page
+
+    def _repr_html_(self) -> str:
+        from workbench.inspection.html import sections_fragment
+
+        return sections_fragment(self.title, self.sections(), self.notes)
+
+
+def inspect_kernel(
+    kernel: Kernel,
+    *,
+    title: str | None = None,
+    lds_bytes: int | None = None,
+    num_warps: int | None = None,
+    modern_llvm: bool = False,
+    notes: tuple[str, ...] = (),
+) -> Inspection:
+    """Inspect one kernel.
+
+    `lds_bytes` is the whole LDS of a workgroup, which a file says only where it is static; `num_warps` its waves, by
+    default those of the largest workgroup that the kernel allows.
+    """
+    flow = control_flow(kernel) if kernel.instructions else None
+    hot = flow.hot_loop() if flow else None
+    instructions = flow.instructions(hot) if flow and hot else ()
+    limits = _limits(kernel.target)
+    occupancy = None
+    if limits is not None:
+        occupancy = occupancy_of(kernel.resources, limits, lds_bytes=lds_bytes, num_warps=num_warps)
+    waves = max(1, occupancy.waves_per_simd) if occupancy else 1
+    return Inspection(
+        title=title or f"{kernel.name} for {kernel.target}",
+        kernel=kernel,
+        mix=mix_of(kernel.instructions),
+        flow=flow,
+        hot=hot,
+        hot_mix=mix_of(instructions) if hot else None,
+        runs=find_runs(instructions),
+        occupancy=occupancy,
+        llvm_occupancy=llvm_occupancy(kernel.resources, limits, modern=modern_llvm) if limits else None,
+        steps=next_steps(occupancy) if occupancy else (),
+        budget=issue_budget(instructions, kernel.target, waves_per_simd=waves) if hot and limits else None,
+        notes=(*notes, *_notes(kernel, limits, lds_bytes, num_warps, flow)),
+    )
+
+
+def _limits(target: str) -> Limits | None:
+    try:
+        return limits_of(target)
+    except TargetError:
+        return None
+
+
+def _notes(
+    kernel: Kernel, limits: Limits | None, lds_bytes: int | None, num_warps: int | None, flow: ControlFlow | None
+) -> list[str]:
+    resources = kernel.resources
+    notes = []
+    if limits is None:
+        notes.append(f"no limits and costs are known for {kernel.target}: no occupancy, no issue budget")
+    elif note := cap_note(resources, limits):
+        notes.append(note)
+    if lds_bytes is None and not resources.lds_bytes:
+        notes.append(
+            "the file names no static LDS; a dynamic part, such as all of Triton's, is not in the file: give it"
+        )
+    if num_warps is None and not resources.workgroup_size_known:
+        notes.append("the file names no workgroup size: 1024 threads are assumed; give the waves of a workgroup")
+    if flow and flow.indirect:
+        notes.append("the code jumps through registers: loops may be missing")
+    if flow and not flow.loops:
+        notes.append("the kernel has no loop: no hot loop, no issue budget")
+    return notes
