@@ -111,7 +111,7 @@ def test_report_passes_only_what_was_given(run, reported, tmp_path):
 def test_report_passes_options_and_parameters(run, reported, tmp_path):
     options = ["--lanes", "auto,2d", "--size", "small", "--device", "cpu", "--out", str(tmp_path)]
     run("report", "parity", "--set", "gqa", *options, "-p", "seed", "-3", "-p", "note=a=b")
-    expected = {"set": "gqa", "lanes": "auto,2d", "size": "small", "device": "cpu", "seed": "-3", "note": "a=b"}
+    expected = {"set_name": "gqa", "lanes": "auto,2d", "size": "small", "device": "cpu", "seed": "-3", "note": "a=b"}
     assert reported.calls == [("parity", expected, tmp_path)]
 
 

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from workbench.cli.select import Size
 from workbench.errors import ParameterError
 
 _PARAMETER_FLAGS = ("-p", "--parameter")
@@ -24,11 +23,19 @@ class Backend(StrEnum):
     CUDA = "cuda"
 
 
+class ReportSize(StrEnum):
+    """Sizes that a report may ask for."""
+
+    AUTO = "auto"
+    FULL = "full"
+    SMALL = "small"
+
+
 def report(
     name: Annotated[str, typer.Argument(help="A notebook of the workbench by name, e.g. parity, or the path of one.")],
-    set_name: Annotated[str | None, typer.Option("--set", help="Scenario set.")] = None,
+    set_name: Annotated[str | None, typer.Option("--set", help="Scenario set, or a scenario file.")] = None,
     lanes: Annotated[str | None, typer.Option("--lanes", help="Lanes, separated by commas: auto,2d,3d.")] = None,
-    size: Annotated[Size | None, typer.Option("--size", help="Scenario size; default: small without a GPU.")] = None,
+    size: Annotated[ReportSize | None, typer.Option("--size", help="auto: small without a GPU.")] = None,
     device: Annotated[Backend | None, typer.Option("--device", help="cuda also means ROCm.")] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder in which the report's own folder is made; default: reports.")
@@ -52,7 +59,7 @@ def report(
         for parameter in notebook_parameters(find_notebook(name)).values():
             console.print(parameter.describe(), markup=False)
         return
-    options = {"set": set_name, "lanes": lanes, "size": size, "device": device}
+    options = {"set_name": set_name, "lanes": lanes, "size": size, "device": device}
     values = {key: str(value) for key, value in options.items() if value is not None}
     result = run_report(name, values | split_parameters(parameters or ()), out)
     for failure in result.failed:
