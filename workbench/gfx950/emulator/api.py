@@ -1,0 +1,175 @@
+"""Run a compiled gfx950 kernel on CPU tensors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from workbench.errors import AssemblyError, EmulationError
+from workbench.gfx950.emulator.counters import Counters, MemoryTrace
+from workbench.gfx950.emulator.findings import Finding
+from workbench.gfx950.emulator.launch import KernelImage, Launch, prepare
+from workbench.gfx950.emulator.machine import Machine
+from workbench.gfx950.emulator.program import Program, parse_program
+from workbench.gfx950.emulator.schedule import run_batch
+
+RESIDENT_WAVES = 64
+"""Waves that are executed together: enough to hide the cost of a numpy call, few enough to stay in the caches."""
+
+
+@dataclass(frozen=True)
+class EmulationResult:
+    """One emulated launch. Its numbers have evidence kind `emulated`."""
+
+    program: Program
+    grid: tuple[int, int, int]
+    lds_bytes: int
+    findings: tuple[Finding, ...]
+    """Hazards that were met; empty when the code is clean."""
+    written: tuple[str, ...]
+    """Arguments that were stored to."""
+    details: Counters
+    seconds: float
+    trace: MemoryTrace | None
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Totals under rocprof's names."""
+        return self.details.rocprof()
+
+    @property
+    def wave_instructions(self) -> int:
+        return self.details.wave_instructions
+
+    @property
+    def wave_instructions_per_second(self) -> float:
+        """Speed of the emulation, not of a device."""
+        return self.wave_instructions / self.seconds
+
+    def describe(self) -> str:
+        """A few lines: what ran, how fast, what was found."""
+        lines = [
+            f"{self.program.name}: {self.details.workgroups} workgroups, {self.details.waves} waves, "
+            f"{self.wave_instructions:,} wave-instructions in {self.seconds:.2f} s (emulated)",
+            f"written: {', '.join(self.written) or 'nothing'}",
+        ]
+        lines += [str(finding) for finding in self.findings] or ["no findings"]
+        return "\n".join(lines)
+
+
+def emulate(
+    kernel: Any,
+    grid: Sequence[int],
+    args: Sequence[Any] | Mapping[str, Any],
+    *,
+    outputs: Sequence[str] | None = None,
+    seed: int | None = None,
+    strict: bool = False,
+    check_races: bool = True,
+    trace: bool = False,
+    resident_waves: int = RESIDENT_WAVES,
+) -> EmulationResult:
+    """Execute every workgroup of `grid` and store into the tensors in `args`.
+
+    kernel: a workbench.compiler.CompiledKernel, a kernel that triton.compile returned, a KernelImage, or the path of an
+        .amdgcn file (LDS then as its descriptor says).
+    args: values in the kernel's order without constexprs, or by name: CPU tensors, numbers, None for a null pointer.
+    outputs: names of the arguments that may be stored to; None allows all. A store elsewhere is a finding.
+    seed: random order of waves and random delivery of loads; None delivers each load as late as its wait allows.
+    strict: raise EmulationError on any finding instead of returning it.
+    trace: record every memory request by cache line (see MemoryTrace).
+
+    EmulationError for an opcode that is not modelled, an access outside the tensors, or waves that wait for ever.
+    """
+    image = kernel_image(kernel)
+    program = parse_program(image.assembly, image.name)
+    launch = prepare(image, program, grid, args, outputs)
+    started = time.perf_counter()
+    machine = new_machine(launch, resident_waves, check_races=check_races, trace=trace)
+    for first in range(0, launch.num_workgroups, machine.batch):
+        with float_mode(machine):
+            machine.load_batch(first, min(machine.batch, launch.num_workgroups - first))
+            run_batch(machine, None if seed is None else seed + first)
+    result = EmulationResult(
+        program=program,
+        grid=launch.grid,
+        lds_bytes=launch.lds_bytes,
+        findings=machine.findings.sorted(),
+        written=tuple(sorted(launch.memory.written)),
+        details=machine.counters,
+        seconds=time.perf_counter() - started,
+        trace=machine.counters.trace(),
+    )
+    if strict and result.findings:
+        raise EmulationError("\n".join(str(finding) for finding in result.findings))
+    return result
+
+
+def new_machine(launch: Launch, resident_waves: int, **options: Any) -> Machine:
+    """A machine that holds as many workgroups as `resident_waves` allow, at least one."""
+    waves_each = -(-launch.program.workgroup_size // 64)
+    batch = max(1, min(launch.num_workgroups, resident_waves // waves_each))
+    return Machine(launch, batch, **options)
+
+
+class float_mode:  # noqa: N801 - a context manager, used like a function
+    """Denormals as the kernel's descriptor says, and no numpy warnings about NaN and overflow."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._flush = not machine.keeps_denormals
+        self._quiet = np.errstate(all="ignore")
+
+    def __enter__(self) -> None:
+        self._quiet.__enter__()
+        if self._flush:
+            _set_flush(True)
+
+    def __exit__(self, *details: Any) -> None:
+        if self._flush:
+            _set_flush(False)
+        self._quiet.__exit__(*details)
+
+
+def _set_flush(value: bool) -> None:
+    import torch
+
+    torch.set_flush_denormal(value)
+
+
+def kernel_image(kernel: Any) -> KernelImage:
+    """Whatever describes a compiled kernel, as a KernelImage."""
+    if isinstance(kernel, KernelImage):
+        return kernel
+    if isinstance(kernel, str | Path):
+        return _image_of_file(Path(kernel))
+    if hasattr(kernel, "assembly") and hasattr(kernel, "arguments"):
+        return KernelImage(
+            kernel.assembly,
+            kernel.lds_bytes,
+            kernel.name,
+            tuple(argument.type for argument in kernel.arguments),
+            tuple(argument.name for argument in kernel.arguments),
+        )
+    if hasattr(kernel, "asm") and "amdgcn" in kernel.asm:
+        return KernelImage(kernel.asm["amdgcn"], kernel.metadata.shared, kernel.metadata.name)
+    raise EmulationError(
+        f"cannot emulate a {type(kernel).__name__}; give a compiled kernel, a KernelImage or the path of an .amdgcn file"
+    )
+
+
+def _image_of_file(path: Path) -> KernelImage:
+    if path.suffix in (".hsaco", ".co", ".o"):
+        raise AssemblyError(
+            f"{path} is a binary; disassemble it with the LLVM of ROCm (llvm-objdump -d) or give the .amdgcn text"
+        )
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise AssemblyError(f"cannot read {path}: {error.strerror}; give an .amdgcn file") from None
+    image = KernelImage(text)
+    return KernelImage(text, parse_program(text).descriptor.get("group_segment_fixed_size", 0), image.name)

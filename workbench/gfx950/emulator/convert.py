@@ -1,0 +1,230 @@
+"""Conversions between number formats, fp8 with and without scale among them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from workbench.gfx950.emulator import fp
+from workbench.gfx950.emulator.builder import Builder, Reader, Run, Writer
+from workbench.gfx950.emulator.registry import op
+from workbench.gfx950.emulator.state import Group
+from workbench.gfx950.emulator.vfloat import elementwise, float_writer
+
+_U32, _I32, _F32, _F16, _F64 = np.uint32, np.int32, np.float32, np.float16, np.float64
+_HALF = _U32(0xFFFF)
+_BYTE = _U32(0xFF)
+_SHIFT = _U32(16)
+
+
+def _to_integer(x: Any, low: float, high: float, dtype: Any) -> Any:
+    """Towards zero, saturating; NaN gives 0."""
+    value = np.trunc(np.asarray(x, _F64))
+    return np.where(np.isnan(value), 0, np.clip(value, low, high)).astype(np.int64).astype(dtype).view(_U32)
+
+
+def _f16_bits(x: Any) -> Any:
+    return np.asarray(x).astype(_F16).view(np.uint16).astype(_U32)
+
+
+_FROM_F32: dict[str, Any] = {
+    "v_cvt_u32_f32": lambda x: _to_integer(x, 0, 2**32 - 1, _U32),
+    "v_cvt_i32_f32": lambda x: _to_integer(x, -(2**31), 2**31 - 1, _I32),
+    "v_cvt_rpi_i32_f32": lambda x: _to_integer(np.floor(np.asarray(x, _F64) + 0.5), -(2**31), 2**31 - 1, _I32),
+    "v_cvt_flr_i32_f32": lambda x: _to_integer(np.floor(x), -(2**31), 2**31 - 1, _I32),
+    "v_cvt_f16_f32": _f16_bits,
+}
+_FROM_U32: dict[str, Any] = {
+    "v_cvt_f32_u32": lambda x: x.astype(_F32),
+    "v_cvt_f32_i32": lambda x: x.view(_I32).astype(_F32),
+    "v_cvt_f32_f16": lambda x: x.astype(np.uint16).view(_F16).astype(_F32),
+    "v_cvt_f32_bf16": lambda x: fp.bf16_to_f32(x & _HALF),
+    **{f"v_cvt_f32_ubyte{i}": lambda x, s=_U32(8 * i): ((x >> s) & _BYTE).astype(_F32) for i in range(4)},
+}
+
+
+@op(*_FROM_F32)
+def _from_f32(b: Builder) -> Run:
+    return elementwise(b, _FROM_F32[b.ins.opcode], [b.f32(1)], b.state.v)
+
+
+@op(*_FROM_U32)
+def _from_u32(b: Builder) -> Run:
+    function, x, dst = _FROM_U32[b.ins.opcode], b.u32(1), float_writer(b)
+    operand = b.operand(1)
+    return lambda g: dst(g, np.asarray(b.signed(lambda g: function(x(g)), operand)(g)))
+
+
+@op("v_cvt_f64_f32")
+def _widen(b: Builder) -> Run:
+    x, dst = b.f32(1), b.vdst64()
+    return lambda g: dst(g, np.asarray(x(g)).astype(_F64))
+
+
+@op("v_cvt_f32_f64")
+def _narrow(b: Builder) -> Run:
+    x, dst = b.f64(1), b.vdst()
+    return lambda g: dst(g, np.asarray(x(g)).astype(_F32))
+
+
+@op("v_cvt_f64_i32", "v_cvt_f64_u32")
+def _integer_to_double(b: Builder) -> Run:
+    x, dst = (b.i32(1) if b.ins.opcode.endswith("i32") else b.u32(1)), b.vdst64()
+    return lambda g: dst(g, np.asarray(x(g)).astype(_F64))
+
+
+def f32_to_f16_towards_zero(x: Any) -> Any:
+    """float16 bits (uint32) with the magnitude rounded down; overflow gives the largest finite value."""
+    value = np.asarray(x, _F32)
+    half = value.astype(_F16)
+    too_far = np.abs(half.astype(_F64)) > np.abs(value.astype(_F64))
+    half = np.where(too_far & np.isfinite(value), np.nextafter(half, _F16(0)), half)
+    return half.view(np.uint16).astype(_U32)
+
+
+_PACK: dict[str, Any] = {
+    "v_cvt_pk_bf16_f32": fp.f32_to_bf16,
+    "v_cvt_pk_f16_f32": _f16_bits,
+    "v_cvt_pkrtz_f16_f32": f32_to_f16_towards_zero,
+}
+
+
+@op(*_PACK)
+def _pack_two(b: Builder) -> Run:
+    function, x, y, dst = _PACK[b.ins.opcode], b.f32(1), b.f32(2), b.vdst()
+    return lambda g: dst(g, np.asarray(function(x(g)) | function(y(g)) << _SHIFT))
+
+
+@op("v_pack_b32_f16")
+def _pack_halves(b: Builder) -> Run:
+    select = tuple(b.modifier("op_sel", ())) + (0, 0, 0)
+    x, y, dst = b.f16(1, bool(select[0])), b.f16(2, bool(select[1])), b.vdst()
+
+    def run(g: Group) -> None:
+        low, high = (np.asarray(r(g)).view(np.uint16).astype(_U32) for r in (x, y))
+        dst(g, np.asarray(low | high << _SHIFT))
+
+    return run
+
+
+def _table(opcode: str) -> Any:
+    return fp.E5M2_TABLE if "bf8" in opcode else fp.E4M3_TABLE
+
+
+def _op_sel(b: Builder, bit: int) -> int:
+    given = tuple(b.modifier("op_sel", ()))
+    return given[bit] if bit < len(given) else 0
+
+
+def _word_writer(b: Builder) -> Writer:
+    """Writes 16 bits into the half that the last op_sel bit names; the other half stays."""
+    dst, old = b.vdst(), b.u32(0)
+    given = tuple(b.modifier("op_sel", ()))
+    if given and given[-1]:
+        return lambda g, value: dst(g, (old(g) & _HALF) | value << _SHIFT)
+    return lambda g, value: dst(g, (old(g) & ~_HALF) | value)
+
+
+def _power_of_two(scale: Any) -> Any:
+    """The scale operand counts by its exponent only."""
+    return np.asarray(np.asarray(scale).view(_U32) & _U32(0x7F800000)).view(_F32)
+
+
+@op("v_cvt_pk_fp8_f32", "v_cvt_pk_bf8_f32")
+def _pack_fp8(b: Builder) -> Run:
+    table, x, y, write = _table(b.ins.opcode), b.f32(1), b.f32(2), _word_writer(b)
+    return lambda g: write(g, fp.f32_to_fp8(x(g), table) | fp.f32_to_fp8(y(g), table) << _U32(8))
+
+
+@op("v_cvt_scalef32_pk_fp8_f32", "v_cvt_scalef32_pk_bf8_f32")
+def _pack_fp8_scaled(b: Builder) -> Run:
+    """Values are divided by the scale's power of two and saturate."""
+    table, x, y, scale, write = _table(b.ins.opcode), b.f32(1), b.f32(2), b.f32(3), _word_writer(b)
+
+    def run(g: Group) -> None:
+        by = _power_of_two(scale(g))
+        low, high = (fp.f32_to_fp8(np.asarray(v / by), table, saturate=True) for v in (x(g), y(g)))
+        write(g, low | high << _U32(8))
+
+    return run
+
+
+@op("v_cvt_scalef32_pk_fp8_bf16", "v_cvt_scalef32_pk_bf8_bf16", "v_cvt_scalef32_pk_fp8_f16", "v_cvt_scalef32_pk_bf8_f16")
+def _pack_halves_to_fp8(b: Builder) -> Run:
+    table, x, scale, write = _table(b.ins.opcode.replace("_bf16", "")), b.u32(1), b.f32(2), _word_writer(b)
+    wide = fp.bf16_to_f32 if b.ins.opcode.endswith("bf16") else _f16_to_f32
+
+    def run(g: Group) -> None:
+        bits, by = x(g), _power_of_two(scale(g))
+        low, high = (fp.f32_to_fp8(np.asarray(wide(v) / by), table, saturate=True) for v in (bits & _HALF, bits >> _SHIFT))
+        write(g, low | high << _U32(8))
+
+    return run
+
+
+def _f16_to_f32(bits: Any) -> Any:
+    return np.asarray(bits).astype(np.uint16).view(_F16).astype(_F32)
+
+
+def _word_of(b: Builder, position: int) -> Reader:
+    """The half of a source that holds two fp8 codes; SDWA or op_sel chooses it."""
+    raw, high = b.u32(position), _op_sel(b, 0)
+    return (lambda g: raw(g) >> _SHIFT) if high else raw
+
+
+@op("v_cvt_pk_f32_fp8", "v_cvt_pk_f32_bf8")
+def _unpack_fp8(b: Builder) -> Run:
+    table, x, low, high = _table(b.ins.opcode), _word_of(b, 1), b.vdst(0), b.vdst(0, 1)
+
+    def run(g: Group) -> None:
+        bits = x(g)
+        first, second = table[bits & _BYTE], table[(bits >> _U32(8)) & _BYTE]
+        low(g, first)
+        high(g, second)
+
+    return run
+
+
+@op("v_cvt_scalef32_pk_f32_fp8", "v_cvt_scalef32_pk_f32_bf8")
+def _unpack_fp8_scaled(b: Builder) -> Run:
+    table, x, scale = _table(b.ins.opcode), _word_of(b, 1), b.f32(2)
+    low, high = b.vdst(0), b.vdst(0, 1)
+
+    def run(g: Group) -> None:
+        bits, by = x(g), _power_of_two(scale(g))
+        first, second = table[bits & _BYTE] * by, table[(bits >> _U32(8)) & _BYTE] * by
+        low(g, first)
+        high(g, second)
+
+    return run
+
+
+_SCALED_HALVES = [f"v_cvt_scalef32_pk_{out}_{code}" for out in ("bf16", "f16") for code in ("fp8", "bf8")]
+
+
+@op(*_SCALED_HALVES)
+def _unpack_fp8_to_halves(b: Builder) -> Run:
+    table, x, scale, dst = _table(b.ins.opcode), _word_of(b, 1), b.f32(2), b.vdst()
+    to_bits = fp.f32_to_bf16 if "_bf16_" in b.ins.opcode else _f16_bits
+
+    def run(g: Group) -> None:
+        bits, by = x(g), _power_of_two(scale(g))
+        low, high = to_bits(table[bits & _BYTE] * by), to_bits(table[(bits >> _U32(8)) & _BYTE] * by)
+        dst(g, np.asarray(low | high << _SHIFT))
+
+    return run
+
+
+@op("v_cvt_f32_fp8", "v_cvt_f32_bf8")
+def _one_fp8(b: Builder) -> Run:
+    table, x, dst = _table(b.ins.opcode), b.u32(1), b.vdst()
+    shift = _U32(8 * (_op_sel(b, 0) + 2 * _op_sel(b, 1)))
+    return lambda g: dst(g, table[(x(g) >> shift) & _BYTE])
+
+
+@op("v_cvt_scalef32_f32_fp8", "v_cvt_scalef32_f32_bf8")
+def _one_fp8_scaled(b: Builder) -> Run:
+    table, x, scale, dst = _table(b.ins.opcode), b.u32(1), b.f32(2), b.vdst()
+    shift = _U32(8 * (_op_sel(b, 0) + 2 * _op_sel(b, 1)))
+    return lambda g: dst(g, table[(x(g) >> shift) & _BYTE] * _power_of_two(scale(g)))

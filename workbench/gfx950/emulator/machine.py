@@ -1,0 +1,346 @@
+"""One launch being executed: resident workgroups, their memory, and the services that instructions call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from workbench.errors import EmulationError
+from workbench.gfx950.emulator import control, convert, lds, mfma, salu, vcompare, vfloat, vinteger, vmem, vpacked
+from workbench.gfx950.emulator.banks import phases_of
+from workbench.gfx950.emulator.builder import Builder, Run
+from workbench.gfx950.emulator.control import RESCHEDULE
+from workbench.gfx950.emulator.counters import Counters
+from workbench.gfx950.emulator.findings import Findings
+from workbench.gfx950.emulator.launch import Launch, initial_registers
+from workbench.gfx950.emulator.lds import LocalMemory
+from workbench.gfx950.emulator.memory import AccessError, Allocation
+from workbench.gfx950.emulator.program import Instruction, Program
+from workbench.gfx950.emulator.registry import build
+from workbench.gfx950.emulator.state import SCALAR_BIT, WAVE, Array, Group, Pending, WaveState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FAMILIES = (control, convert, lds, mfma, salu, vcompare, vfloat, vinteger, vmem, vpacked)
+"""Importing them fills the opcode table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A built instruction."""
+
+    run: Run
+    reads: int
+    touches: int
+    writes: int
+    writes_exec: bool
+    ins: Instruction
+
+
+class Machine:
+    """Executes the workgroups of a launch, a batch of them at a time."""
+
+    def __init__(self, launch: Launch, batch: int, *, check_races: bool = True, trace: bool = False) -> None:
+        self.launch = launch
+        self.program: Program = launch.program
+        self.memory = launch.memory
+        self.waves_per_workgroup = -(-self.program.workgroup_size // WAVE)
+        self.batch = batch
+        self.check_races = check_races
+        num_arch, num_acc = _register_counts(self.program)
+        self.state = WaveState(batch * self.waves_per_workgroup, num_arch, num_acc)
+        self.keeps_denormals = self.program.descriptor.get("float_denorm_mode_32", 3) == 3
+        self.kept_denormals = nullcontext if self.keeps_denormals else _denormals_kept
+        self.steps = 0
+        self.findings = Findings()
+        self.counters = Counters(self.program, self.waves_per_workgroup, trace)
+        self.hardware_registers = _hardware_registers()
+        self.scratch_size = self.program.descriptor.get("private_segment_fixed_size", 0)
+        self.scratch = self._reserve_scratch()
+        self.lds = LocalMemory(batch, launch.lds_bytes, self)
+        self.live = np.zeros(batch, np.int64)
+        self.waiting = np.zeros(batch, np.int64)
+        self.first_workgroup = 0
+        self.ready: list[Group] = []
+        self.parked: list[Group] = []
+        self.code = [self._step(instruction) for instruction in self.program.instructions]
+
+    def _step(self, instruction: Instruction) -> Step:
+        builder = Builder(instruction, self)
+        run = build(builder)
+        return Step(run, builder.reads, builder.reads | builder.writes, builder.writes, builder.writes_exec, instruction)
+
+    # -- workgroups ------------------------------------------------------------------------------------------------
+
+    def load_batch(self, first: int, count: int) -> None:
+        """Make workgroups first .. first + count - 1 resident, at their first instruction."""
+        self.first_workgroup = first
+        self.state.reset()
+        self.lds.reset()
+        waves = count * self.waves_per_workgroup
+        index = np.arange(self.state.waves)
+        self.state.workgroup[:] = index // self.waves_per_workgroup
+        self.state.wave_in_group[:] = index % self.waves_per_workgroup
+        self.live[:] = 0
+        self.live[:count] = self.waves_per_workgroup
+        self.waiting[:] = 0
+        defined = initial_registers(self.launch, self.state, first, count)
+        everything = (1 << SCALAR_BIT + 128) - 1
+        group = Group(np.arange(waves), self.program.entry, everything & ~defined)
+        group.refresh_lanes(self.state)
+        self.ready, self.parked = [group], []
+        self.counters.waves += waves
+        self.counters.workgroups += count
+
+    def split(self, g: Group, taken: Array, target: int) -> None:
+        """Divergence: the waves in `taken` continue at `target`, the others at the next instruction."""
+        away, stay = g.subset(taken, self.state), g.subset(~taken, self.state)
+        away.pc, stay.pc = target, g.pc + 1
+        self.ready += [away, stay]
+        self.ready.remove(g)
+
+    def arrive(self, g: Group) -> int | None:
+        """A group reaches s_barrier: it passes if its workgroups are complete, else its waves park."""
+        workgroups = self.state.workgroup[g.sel]
+        counts = np.bincount(workgroups, minlength=self.batch)
+        if not self.parked and (counts[workgroups] == self.live[workgroups]).all():
+            self.lds.races.barrier(np.flatnonzero(counts), [g])
+            return None
+        self.waiting += counts
+        self.ready.remove(g)
+        self.parked.append(g)
+        self._release(counts > 0)
+        return RESCHEDULE
+
+    def _release(self, candidates: Array) -> None:
+        """Let go the waves of those workgroups that are complete at a barrier."""
+        complete = candidates & (self.waiting == self.live) & (self.live > 0)
+        if not complete.any():
+            return
+        released, remaining = [], []
+        for group in self.parked:
+            leaves = complete[self.state.workgroup[group.sel]]
+            if leaves.all():
+                released.append(group)
+            elif leaves.any():
+                released.append(group.subset(leaves, self.state))
+                remaining.append(group.subset(~leaves, self.state))
+            else:
+                remaining.append(group)
+        self.parked = remaining
+        self.waiting[complete] = 0
+        self.lds.races.barrier(np.flatnonzero(complete), released)
+        for group in released:
+            group.pc += 1
+        self.ready += released
+
+    def end(self, g: Group) -> int:
+        """Waves end; a barrier no longer waits for them."""
+        counts = np.bincount(self.state.workgroup[g.sel], minlength=self.batch)
+        self.live -= counts
+        self.ready.remove(g)
+        over = (counts > 0) & (self.live == 0)
+        if over.any():
+            self.lds.races.finish(np.flatnonzero(over))
+        self._release(counts > 0)
+        return RESCHEDULE
+
+    # -- late delivery ---------------------------------------------------------------------------------------------
+
+    def deliver_vector(self, g: Group, count: int) -> None:
+        """The `count` oldest vector memory operations become visible."""
+        for entry in g.vm[:count]:
+            self._deliver(g, entry)
+        del g.vm[:count]
+        g.refresh_pending()
+
+    def deliver_local(self, g: Group, remaining: int) -> None:
+        """What `lgkmcnt(remaining)` guarantees: LDS operations return in order, scalar loads in any order."""
+        if remaining == 0:
+            done = g.lgkm
+        else:
+            scalars = sum(entry.scalar for entry in g.lgkm)
+            ordered = [entry for entry in g.lgkm if not entry.scalar]
+            done = ordered[: max(len(g.lgkm) - remaining - scalars, 0)]
+        for entry in done:
+            self._deliver(g, entry)
+        over = {id(entry) for entry in done}
+        g.lgkm = [entry for entry in g.lgkm if id(entry) not in over]
+        g.refresh_pending()
+
+    def _deliver(self, g: Group, entry: Pending) -> None:
+        if entry.lds is not None:
+            self.lds.deliver(entry.lds)
+        if entry.scalar:
+            for row, value in zip(entry.rows, entry.values, strict=True):
+                self.state.s[row][g.sel] = value
+            return
+        for row, value in zip(entry.rows, entry.values, strict=True):
+            register = self.state.v[row]
+            if entry.half:
+                old = register[g.sel]
+                low = entry.half == "lo"
+                keep = np.uint32(0xFFFF0000 if low else 0xFFFF)
+                value = (old & keep) | (value & np.uint32(0xFFFF) if low else value << np.uint32(16))
+            if entry.mask is None:
+                register[g.sel] = value
+            else:
+                register[g.sel] = np.where(entry.mask, value, register[g.sel])
+
+    # -- memory ----------------------------------------------------------------------------------------------------
+
+    def read_global(self, ins: Instruction, g: Group, where: Array, size: int, lanes: Array | None) -> list[Array]:
+        """Vector load; the request is counted."""
+        self.counters.request(ins, where, size, lanes, write=False, waves=self.global_waves(g))
+        return self._guarded(ins, g, lambda: self.memory.read(where, size, lanes))
+
+    def read_scalar(self, ins: Instruction, g: Group, where: Array, size: int, mask: Array | None) -> list[Array]:
+        return self._guarded(ins, g, lambda: self.memory.read(where, size, mask), scalar=True)
+
+    def write_global(
+        self, ins: Instruction, g: Group, where: Array, values: list[Array], size: int, lanes: Array | None
+    ) -> None:
+        """Vector store; a store into an input is reported."""
+        self.counters.request(ins, where, size, lanes, write=True, waves=self.global_waves(g))
+        for allocation in self._guarded(ins, g, lambda: self.memory.write(where, values, size, lanes)):
+            if not allocation.writable:
+                self.report("input-write", ins, g, 0, f"stores into {allocation.name}, which is an input")
+
+    def count_request(self, ins: Instruction, g: Group, where: Array, size: int, lanes: Array | None, write: bool) -> None:
+        self.counters.request(ins, where, size, lanes, write=write, waves=self.global_waves(g))
+
+    def count_lds(self, ins: Instruction, g: Group, place: Array, size: int, write: bool) -> None:
+        """Bank conflicts of a DS access."""
+        self.counters.conflict_cycles[ins.index] += self.lds.banks.cycles(place, size, write, g.lanes)
+        self.counters.lds_cycles[ins.index] += g.n * len(phases_of(size, write).lanes)
+
+    def allocation_of(self, ins: Instruction, g: Group, address: Array, size: int, at: tuple[int, int]) -> Allocation:
+        """The allocation of one lane's atomic."""
+        found = self.memory.find(int(address[0, 0]))
+        if found is None or int(address[0, 0]) + size > found.end:
+            error = AccessError(f"address {int(address[0, 0]):#x} is in no tensor: {self.memory.nearest(int(address[0, 0]))}")
+            error.wave, error.lane = at  # type: ignore[attr-defined]
+            raise self._explained(ins, g, error)
+        if not found.writable:
+            self.report("input-write", ins, g, at[0], f"an atomic changes {found.name}, which is an input")
+        self.memory.written.add(found.name)
+        return found
+
+    def _guarded(self, ins: Instruction, g: Group, access: Callable[[], Any], scalar: bool = False) -> Any:
+        try:
+            return access()
+        except AccessError as error:
+            raise self._explained(ins, g, error, scalar) from None
+
+    def _explained(self, ins: Instruction, g: Group, error: AccessError, scalar: bool = False) -> EmulationError:
+        wave = getattr(error, "wave", 0)
+        lane = "" if scalar else f", lane {getattr(error, 'lane', 0)}"
+        return AccessError(f"{ins.where()}: {self.place(g, wave)}{lane}: {error}")
+
+    def scratch_base(self, g: Group) -> Array:
+        """Address of each lane's private memory."""
+        assert self.scratch is not None
+        lane = g.slots[:, None].astype(np.uint64) * np.uint64(WAVE) + np.arange(WAVE, dtype=np.uint64)
+        return np.uint64(self.scratch.base) + lane * np.uint64(self.scratch_size)
+
+    def _reserve_scratch(self) -> Allocation | None:
+        if not self.scratch_size:
+            return None
+        data = np.zeros(self.state.waves * WAVE * self.scratch_size, np.uint8)
+        return self.memory.add("scratch", data)
+
+    # -- reports ---------------------------------------------------------------------------------------------------
+
+    def global_waves(self, g: Group) -> Array:
+        """Wave numbers over the whole launch."""
+        return g.slots + self.first_workgroup * self.waves_per_workgroup
+
+    def place(self, g: Group, wave: int) -> str:
+        """Where a wave of a group is, in words."""
+        slot = int(g.slots[wave])
+        workgroup = self.launch.coordinates(self.first_workgroup + int(self.state.workgroup[slot]))
+        return f"workgroup {workgroup}, wave {int(self.state.wave_in_group[slot])}"
+
+    def report(self, kind: str, ins: Instruction, g: Group, wave: int, message: str) -> None:
+        self.findings.add(kind, ins, f"{self.place(g, wave)}: {message}")
+
+    def report_race(self, ins: Instruction, workgroup: int, message: str) -> None:
+        where = self.launch.coordinates(self.first_workgroup + workgroup)
+        self.findings.add("lds-race", ins, f"workgroup {where}: {message}")
+
+    def check_hazard(self, step: Step, g: Group) -> None:
+        """An instruction meets a register that is pending or was never written."""
+        stale = step.touches & g.pending
+        if stale:
+            self._report_stale(step, g, stale)
+        unset = step.reads & g.uninit
+        if unset:
+            self.report("register-uninitialised", step.ins, g, 0, f"reads {register_names(unset)}, never written")
+            g.uninit &= ~unset
+
+    def _report_stale(self, step: Step, g: Group, stale: int) -> None:
+        for queue, counter in ((g.vm, "vmcnt"), (g.lgkm, "lgkmcnt")):
+            for entry in queue:
+                hit = entry.bits & stale
+                if not hit or (entry.half and step.writes & hit and queue is g.vm):
+                    continue
+                loader = self.program.instructions[entry.pc]
+                if not step.reads & hit and _same_queue(step.ins.opcode, counter):
+                    continue  # results of one queue arrive in order, so the later one stays
+                verb = "reads" if step.reads & hit else "overwrites"
+                self.report(
+                    "missing-wait", step.ins, g, 0,
+                    f"{verb} {register_names(hit)} before an s_waitcnt {counter} has made the result of "
+                    f"{loader.where()} visible",
+                )  # fmt: skip
+                return
+
+
+def _same_queue(opcode: str, counter: str) -> bool:
+    if counter == "vmcnt":
+        return opcode.startswith(("buffer_", "global_", "scratch_"))
+    return opcode.startswith("ds_")
+
+
+def register_names(bits: int) -> str:
+    """`v3, a0, s[vcc]` for a register mask."""
+    names = []
+    for bit in range(bits.bit_length()):
+        if bits >> bit & 1:
+            scalar = bit - SCALAR_BIT
+            special = {106: "vcc_lo", 107: "vcc_hi", 124: "m0", 125: "scc", 126: "exec_lo", 127: "exec_hi"}
+            names.append(special.get(scalar, f"s{scalar}") if scalar >= 0 else f"a{bit - 256}" if bit >= 256 else f"v{bit}")
+    return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
+
+
+def _register_counts(program: Program) -> tuple[int, int]:
+    """Rows needed: what the code names, and at least v0."""
+    highest = {"v": 0, "a": -1}
+    for instruction in program.instructions:
+        for operand in instruction.operands:
+            if operand.kind in highest:
+                highest[operand.kind] = max(highest[operand.kind], operand.index + operand.count - 1)
+    return highest["v"] + 1, highest["a"] + 1
+
+
+def _hardware_registers() -> dict[str, Callable[[Group], Any]]:
+    def zero(g: Group) -> Array:
+        return np.zeros((g.n, 1), np.uint32)
+
+    return {name: zero for name in ("HW_REG_XCC_ID", "HW_REG_HW_ID", "HW_REG_MODE")}
+
+
+@contextmanager
+def _denormals_kept() -> Iterator[None]:
+    import torch
+
+    torch.set_flush_denormal(False)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(True)

@@ -1,0 +1,183 @@
+"""Global memory: registered allocations at virtual addresses, backed by the tensors' own bytes."""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from workbench.errors import EmulationError
+from workbench.gfx950.emulator.state import Array
+
+FIRST_ADDRESS = 0x7F00_0000_0000
+GUARD = 1 << 33
+"""Distance kept between allocations, so that a 32-bit slip never lands in a neighbour."""
+ALIGNMENT = 1 << 21
+
+
+@dataclass
+class Allocation:
+    """`size` bytes at virtual address `base`. `keep` holds the owner of the bytes alive."""
+
+    name: str
+    base: int
+    size: int
+    data: Array
+    writable: bool = True
+    keep: Any = None
+    views: dict[int, Array] = field(default_factory=dict)
+
+    @property
+    def end(self) -> int:
+        return self.base + self.size
+
+    def units(self, width: int) -> Array:
+        """The bytes as unsigned integers of `width` bytes; a rest at the end is left out."""
+        if width not in self.views:
+            whole = self.size // width * width
+            self.views[width] = self.data[:whole].view(f"u{width}")
+        return self.views[width]
+
+
+class AccessError(EmulationError):
+    """An access outside every registered allocation."""
+
+
+class GlobalMemory:
+    """The address space of one launch."""
+
+    def __init__(self) -> None:
+        self.allocations: list[Allocation] = []
+        self._bases: list[int] = []
+        self._next = FIRST_ADDRESS
+        self._by_storage: dict[int, Allocation] = {}
+        self.written: set[str] = set()
+
+    def add(self, name: str, data: Array, *, writable: bool = True, keep: Any = None) -> Allocation:
+        """Register a flat uint8 array."""
+        allocation = Allocation(name, self._next, data.nbytes, data, writable, keep)
+        self.allocations.append(allocation)
+        self._bases.append(allocation.base)
+        span = -(-data.nbytes // ALIGNMENT) * ALIGNMENT
+        self._next += span + GUARD
+        return allocation
+
+    def add_tensor(self, name: str, tensor: Any, *, writable: bool) -> int:
+        """Register a CPU tensor's storage (once) and return the address of its first element."""
+        storage = tensor.untyped_storage()
+        pointer, size = storage.data_ptr(), storage.nbytes()
+        if pointer not in self._by_storage or size == 0:
+            buffer = (ctypes.c_uint8 * size).from_address(pointer) if size else (ctypes.c_uint8 * 0)()
+            data = np.frombuffer(buffer, np.uint8) if size else np.zeros(0, np.uint8)
+            self._by_storage[pointer] = self.add(name, data, writable=writable, keep=tensor)
+        allocation = self._by_storage[pointer]
+        allocation.writable |= writable
+        return allocation.base + tensor.storage_offset() * tensor.element_size()
+
+    def find(self, address: int) -> Allocation | None:
+        """The allocation that holds the byte at `address`."""
+        place = bisect.bisect_right(self._bases, address) - 1
+        if place < 0 or address >= self.allocations[place].end:
+            return None
+        return self.allocations[place]
+
+    def nearest(self, address: int) -> str:
+        """What lies next to a stray address, in words."""
+        if not self.allocations:
+            return "no allocation is registered"
+        closest = min(self.allocations, key=lambda a: max(a.base - address, address - a.end + 1, 0))
+        if address < closest.base:
+            return f"{closest.base - address} bytes before {closest.name} ({closest.size} bytes)"
+        return f"{address - closest.end} bytes past the end of {closest.name} ({closest.size} bytes)"
+
+    def _parts(self, addresses: Array, size: int, mask: Array | None) -> list[tuple[Allocation, Array | None]]:
+        """Allocations touched, each with its lanes (None: all lanes, the usual case)."""
+        active = addresses if mask is None else addresses[mask]
+        if active.size == 0:
+            return []
+        low, high = int(active.min()), int(active.max())
+        allocation = self.find(low)
+        if allocation is not None and high + size <= allocation.end:
+            return [(allocation, mask)]
+        owner = np.searchsorted(np.array(self._bases, np.uint64), addresses, "right") - 1
+        ends = np.array([a.end for a in self.allocations], np.uint64)
+        inside = (owner >= 0) & (addresses + np.uint64(size) <= ends[owner])
+        wrong = ~inside if mask is None else ~inside & mask
+        if wrong.any():
+            wave, lane = (int(i) for i in np.argwhere(wrong)[0])
+            address = int(addresses[wave, lane])
+            error = AccessError(f"address {address:#x} is in no tensor: {self.nearest(address)}")
+            error.wave, error.lane = wave, lane  # type: ignore[attr-defined]
+            raise error
+        parts = []
+        for index in np.unique(owner if mask is None else owner[mask]):
+            lanes = owner == index
+            parts.append((self.allocations[index], lanes if mask is None else lanes & mask))
+        return parts
+
+    def read(self, addresses: Array, size: int, mask: Array | None) -> list[Array]:
+        """`size` bytes at each uint64 address, as uint32 arrays of the addresses' shape (one per dword; 1 and 2 bytes
+        are zero-extended). Lanes outside the mask give 0. AccessError outside the allocations."""
+        parts = self._parts(addresses, size, mask)
+        if len(parts) == 1 and parts[0][1] is None:
+            return _gather(parts[0][0], (addresses - np.uint64(parts[0][0].base)).view(np.int64), size)
+        count = max(1, size // 4)
+        out = [np.zeros(addresses.shape, np.uint32) for _ in range(count)]
+        for allocation, lanes in parts:
+            offsets = (addresses[lanes] - np.uint64(allocation.base)).view(np.int64)
+            for target, values in zip(out, _gather(allocation, offsets, size), strict=True):
+                target[lanes] = values
+        return out
+
+    def write(self, addresses: Array, values: list[Array], size: int, mask: Array | None) -> list[Allocation]:
+        """Store `size` bytes a lane; returns the allocations written."""
+        parts = self._parts(addresses, size, mask)
+        for allocation, lanes in parts:
+            where = addresses.ravel() if lanes is None else addresses[lanes]
+            data = [np.broadcast_to(v, addresses.shape) for v in values]
+            picked = [v.ravel() if lanes is None else v[lanes] for v in data]
+            _scatter(allocation, (where - np.uint64(allocation.base)).view(np.int64), picked, size)
+            self.written.add(allocation.name)
+        return [allocation for allocation, _ in parts]
+
+
+def _gather(allocation: Allocation, offsets: Array, size: int) -> list[Array]:
+    if size in (1, 2):
+        if size == 1 or not (offsets & 1).any():
+            return [allocation.units(size).take(offsets >> (size - 1)).astype(np.uint32)]
+        low, high = (allocation.data.take(offsets + i).astype(np.uint32) for i in range(2))
+        return [low | high << np.uint32(8)]
+    count = size // 4
+    if (offsets & 3).any():
+        return [_gather_bytes(allocation, offsets + 4 * k) for k in range(count)]
+    words = allocation.units(4)
+    if count in (2, 4) and not (offsets & (size - 1)).any():
+        wide = words[: len(words) // count * count].reshape(-1, count)
+        if int(offsets.max(initial=0)) // size < len(wide):
+            rows = wide.take(offsets // size, axis=0)
+            return [rows[..., k] for k in range(count)]
+    place = offsets >> 2
+    return [words.take(place + k) for k in range(count)]
+
+
+def _gather_bytes(allocation: Allocation, offsets: Array) -> Array:
+    word = np.zeros(offsets.shape, np.uint32)
+    for byte in range(4):
+        word |= allocation.data.take(offsets + byte).astype(np.uint32) << np.uint32(8 * byte)
+    return word
+
+
+def _scatter(allocation: Allocation, offsets: Array, values: list[Array], size: int) -> None:
+    if size in (1, 2) and not (offsets & (size - 1)).any():
+        allocation.units(size)[offsets >> (size - 1)] = values[0].astype(f"u{size}")
+    elif size >= 4 and not (offsets & 3).any():
+        words, place = allocation.units(4), offsets >> 2
+        for k, value in enumerate(values):
+            words[place + k] = value
+    else:
+        for byte in range(size):
+            shift = np.uint32(8 * (byte % 4))
+            allocation.data[offsets + byte] = (values[byte // 4] >> shift).astype(np.uint8)

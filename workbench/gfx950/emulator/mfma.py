@@ -1,0 +1,173 @@
+"""Matrix instructions. Lane layouts: reference facts in the hardware notes, checked by executing compiled kernels.
+
+Every A and B operand is brought to [waves, k, row or column] float32; the order of k is the same for both, so that any
+order gives the product. Products of 16-bit and 8-bit inputs are exact in float32; sums are float32.
+MFMA ignores EXEC and the float mode: denormals are kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from workbench.gfx950.emulator import fp
+from workbench.gfx950.emulator.builder import Builder, Run
+from workbench.gfx950.emulator.registry import op
+from workbench.gfx950.emulator.state import Array, Group
+
+_U32, _F32 = np.uint32, np.float32
+_NAME = re.compile(r"v_mfma_f32_(\d+)x(\d+)x(\d+)_?(\w+?)(?:_1k)?$")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """M = N = extent; a lane holds `k // groups` consecutive k of one row, groups = 64 / extent."""
+
+    extent: int
+    k: int
+    kind: str
+
+    @property
+    def groups(self) -> int:
+        return 64 // self.extent
+
+    @property
+    def accumulators(self) -> int:
+        return self.extent * self.extent // 64
+
+
+def parse_shape(opcode: str) -> Shape | None:
+    """Shape of an MFMA opcode, or None if it is another instruction or has another form."""
+    match = _NAME.match(opcode)
+    if not match or match[1] != match[2]:
+        return None
+    return Shape(int(match[1]), int(match[3]), match[4].removeprefix("_"))
+
+
+def _halves(rows: list[Array], n: int, shape: Shape, widen: Callable[[Array, int], Array]) -> Array:
+    """16-bit elements: [n, k, extent]."""
+    out = np.empty((n, shape.groups, len(rows), 2, shape.extent), _F32)
+    for register, row in enumerate(rows):
+        lanes = row.reshape(n, shape.groups, shape.extent)
+        out[:, :, register, 0] = widen(lanes, 0)
+        out[:, :, register, 1] = widen(lanes, 1)
+    return out.reshape(n, -1, shape.extent)
+
+
+def _widen_bf16(bits: Array, high: int) -> Array:
+    return (bits & _U32(0xFFFF0000) if high else bits << _U32(16)).view(_F32)
+
+
+def _widen_f16(bits: Array, high: int) -> Array:
+    return (bits >> _U32(16) if high else bits).astype(np.uint16).view(np.float16)
+
+
+def _bytes(rows: list[Array], n: int, shape: Shape, table: Array) -> Array:
+    """8-bit elements: [n, k, extent]."""
+    out = np.empty((n, shape.groups, len(rows), 4, shape.extent), _F32)
+    for register, row in enumerate(rows):
+        lanes = row.reshape(n, shape.groups, shape.extent)
+        for byte in range(4):
+            out[:, :, register, byte] = table[(lanes >> _U32(8 * byte)) & _U32(0xFF)]
+    return out.reshape(n, -1, shape.extent)
+
+
+def _words(rows: list[Array], n: int, shape: Shape) -> Array:
+    """float32 elements: [n, k, extent]."""
+    return np.stack([row.view(_F32).reshape(n, shape.groups, shape.extent) for row in rows], 2).reshape(
+        n, -1, shape.extent
+    )
+
+
+def _matrix_reader(b: Builder, position: int, shape: Shape, code: str) -> Callable[[Group], Array]:
+    operand = b.operand(position)
+    if not operand.is_vector:
+        raise b.error(f"operand {position} of a matrix instruction must be vector registers")
+    rows = [b.u32(position, offset) for offset in range(operand.count)]
+
+    def read(g: Group) -> Array:
+        data = [row(g) for row in rows]
+        if code in ("bf16", "f16"):
+            return _halves(data, g.n, shape, _widen_bf16 if code == "bf16" else _widen_f16)
+        if code in ("fp8", "bf8"):
+            return _bytes(data, g.n, shape, fp.E4M3_TABLE if code == "fp8" else fp.E5M2_TABLE)
+        return _words(data, g.n, shape)
+
+    return read
+
+
+def _input_codes(b: Builder, shape: Shape) -> tuple[str, str]:
+    if shape.kind == "f8f6f4":
+        codes = {0: "fp8", 1: "bf8"}
+        chosen = b.modifier("cbsz"), b.modifier("blgp")
+        if not all(code in codes for code in chosen):
+            raise b.error("only fp8 and bf8 inputs of the f8f6f4 instructions are modelled")
+        return codes[chosen[0]], codes[chosen[1]]
+    if b.modifier("cbsz") or b.modifier("abid") or b.modifier("blgp"):
+        raise b.error("broadcast modifiers cbsz, abid and blgp are not modelled")
+    if "_" in shape.kind:
+        first, second = shape.kind.split("_")
+        return first, second
+    return shape.kind, shape.kind
+
+
+_SHAPES = [
+    "32x32x16_f16", "32x32x16_bf16", "16x16x32_f16", "16x16x32_bf16", "32x32x8_f16", "16x16x16_f16",
+    "32x32x8_bf16", "32x32x8_bf16_1k", "16x16x16_bf16", "16x16x16_bf16_1k", "32x32x8f16", "16x16x16f16",
+    "32x32x2_f32", "16x16x4_f32", "32x32x2f32", "16x16x4f32", "32x32x8bf16_1k", "16x16x16bf16_1k",
+    "32x32x16_fp8_fp8", "16x16x32_fp8_fp8", "32x32x16_bf8_bf8", "16x16x32_bf8_bf8", "32x32x16_fp8_bf8",
+    "16x16x32_fp8_bf8", "32x32x16_bf8_fp8", "16x16x32_bf8_fp8",
+]  # fmt: skip
+_F8F6F4 = ["32x32x64_f8f6f4", "16x16x128_f8f6f4"]
+
+
+@op(*(f"v_mfma_f32_{name}" for name in _SHAPES + _F8F6F4))
+def _matrix_multiply(b: Builder) -> Run:
+    shape = parse_shape(b.ins.opcode)
+    assert shape is not None
+    code_a, code_b = _input_codes(b, shape)
+    read_a, read_b = _matrix_reader(b, 1, shape, code_a), _matrix_reader(b, 2, shape, code_b)
+    accumulate = _accumulator(b, shape)
+    kept_denormals = b.machine.kept_denormals
+
+    def run(g: Group) -> None:
+        with kept_denormals():
+            product = np.matmul(read_a(g).transpose(0, 2, 1), read_b(g))
+            accumulate(g, product)
+
+    return run
+
+
+def _accumulator(b: Builder, shape: Shape) -> Callable[[Group, Array], None]:
+    """D = C + product. Accumulator i = 4q + r of lane l is row 4 * groups * q + 4 * (l / extent) + r, column l % extent."""
+    target, source = b.operand(0), b.operand(3)
+    count, groups = shape.accumulators, shape.groups
+    if target.count != count:
+        raise b.error(f"the accumulator must be {count} registers")
+    for offset in range(count):
+        b.vdst(0, offset)
+    first = b.row(target)
+    vector = b.state.vector.view(_F32)
+    constant = None
+    if source.kind == "const":
+        constant = _U32(source.bits32()).view(_F32)
+        start = -1
+    else:
+        b.mark_read(source, count)
+        start = b.row(source)
+
+    def accumulate(g: Group, product: Array) -> None:
+        blocks = product.reshape(g.n, count // 4, groups, 4, shape.extent).transpose(1, 3, 0, 2, 4)
+        form = (count // 4, 4, g.n, groups, shape.extent)
+        addend = constant if constant is not None else vector[start : start + count, g.sel].reshape(form)
+        if g.dense:
+            out = vector[first : first + count, g.sel].reshape(form)
+            np.add(blocks, addend, out=out)
+        else:
+            vector[first : first + count, g.sel] = (blocks + addend).reshape(count, g.n, 64)
+
+    return accumulate

@@ -1,0 +1,418 @@
+"""Scalar ALU: one value per wave, [waves, 1] arrays. SCC is row 125 of the scalar file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from workbench.gfx950.emulator.builder import Builder, Run
+from workbench.gfx950.emulator.operands import EXEC
+from workbench.gfx950.emulator.registry import op
+from workbench.gfx950.emulator.state import Group
+
+_U32, _I32, _U64, _I64 = np.uint32, np.int32, np.uint64, np.int64
+
+
+def _position(b: Builder) -> tuple[int, int]:
+    """Positions of the two sources: SOPK forms read their destination."""
+    return (1, 2) if b.has(2) else (0, 1)
+
+
+@op("s_add_u32", "s_sub_u32", "s_addc_u32", "s_subb_u32")
+def _add_unsigned(b: Builder) -> Run:
+    x, y, dst, scc = b.u32(1), b.u32(2), b.sdst(), b.scc()
+    subtract, carry_in = "sub" in b.ins.opcode, b.ins.opcode in ("s_addc_u32", "s_subb_u32")
+    carry = b.scc_reader() if carry_in else None
+
+    def run(g: Group) -> None:
+        left, right = _wide(x(g)), _wide(y(g))
+        extra = _wide(carry(g)) if carry else 0
+        total = left - right - extra if subtract else left + right + extra
+        dst(g, np.asarray(total).astype(_U32))
+        scc(g, (total < 0) if subtract else (total > 0xFFFFFFFF))
+
+    return run
+
+
+def _wide(value: Any) -> Any:
+    return value.astype(_I64)
+
+
+@op("s_add_i32", "s_sub_i32", "s_addk_i32")
+def _add_signed(b: Builder) -> Run:
+    first, second = _position(b)
+    x, y, dst, scc = b.i32(first), b.i32(second), b.sdst(), b.scc()
+    subtract = "sub" in b.ins.opcode
+
+    def run(g: Group) -> None:
+        left, right = _wide(x(g)), _wide(y(g))
+        total = left - right if subtract else left + right
+        dst(g, np.asarray(total).astype(_U32))
+        scc(g, (total > 0x7FFFFFFF) | (total < -0x80000000))
+
+    return run
+
+
+@op("s_mul_i32", "s_mulk_i32")
+def _multiply(b: Builder) -> Run:
+    first, second = _position(b)
+    x, y, dst = b.u32(first), b.u32(second), b.sdst()
+    return lambda g: dst(g, x(g) * y(g))
+
+
+@op("s_mul_hi_u32", "s_mul_hi_i32")
+def _multiply_high(b: Builder) -> Run:
+    signed = b.ins.opcode.endswith("i32")
+    x, y = (b.i32(1), b.i32(2)) if signed else (b.u32(1), b.u32(2))
+    dst, wide = b.sdst(), _I64 if signed else _U64
+    shift = wide(32)
+    return lambda g: dst(g, np.asarray((x(g).astype(wide) * y(g).astype(wide)) >> shift).astype(_U32))
+
+
+_BITWISE = {
+    "and": lambda x, y: x & y, "or": lambda x, y: x | y, "xor": lambda x, y: x ^ y,
+    "andn2": lambda x, y: x & ~y, "orn2": lambda x, y: x | ~y,
+    "nand": lambda x, y: ~(x & y), "nor": lambda x, y: ~(x | y), "xnor": lambda x, y: ~(x ^ y),
+}  # fmt: skip
+
+
+@op(*(f"s_{name}_b32" for name in _BITWISE))
+def _bitwise32(b: Builder) -> Run:
+    function = _BITWISE[b.ins.opcode[2:-4]]
+    x, y, dst, scc = b.u32(1), b.u32(2), b.sdst(), b.scc()
+
+    def run(g: Group) -> None:
+        value = function(x(g), y(g))
+        dst(g, value)
+        scc(g, value != 0)
+
+    return run
+
+
+@op(*(f"s_{name}_b64" for name in _BITWISE))
+def _bitwise64(b: Builder) -> Run:
+    function = _BITWISE[b.ins.opcode[2:-4]]
+    x, y, dst, scc = b.u64(1), b.u64(2), b.sdst64(), b.scc()
+
+    def run(g: Group) -> None:
+        value = function(x(g), y(g))
+        dst(g, value)
+        scc(g, value != 0)
+
+    return run
+
+
+_SAVE_EXEC = {
+    "and": lambda s, e: s & e, "or": lambda s, e: s | e, "xor": lambda s, e: s ^ e, "andn2": lambda s, e: s & ~e,
+    "orn2": lambda s, e: s | ~e, "andn1": lambda s, e: ~s & e, "orn1": lambda s, e: ~s | e,
+    "nand": lambda s, e: ~(s & e), "nor": lambda s, e: ~(s | e), "xnor": lambda s, e: ~(s ^ e),
+}  # fmt: skip
+
+
+@op(*(f"s_{name}_saveexec_b64" for name in _SAVE_EXEC))
+def _save_exec(b: Builder) -> Run:
+    function = _SAVE_EXEC[b.ins.opcode[2 : -len("_saveexec_b64")]]
+    source, dst, scc = b.u64(1), b.sdst64(), b.scc()
+    low, high = b.scalar_writer(EXEC), b.scalar_writer(EXEC + 1)
+    state = b.state
+
+    def run(g: Group) -> None:
+        old = state.s[EXEC][g.sel] | state.s[EXEC + 1][g.sel].astype(_U64) << _U64(32)
+        value = function(source(g), old)
+        dst(g, old)
+        low(g, (value & _U64(0xFFFFFFFF)).astype(_U32))
+        high(g, (value >> _U64(32)).astype(_U32))
+        scc(g, value != 0)
+
+    return run
+
+
+@op("s_lshl_b32", "s_lshr_b32", "s_ashr_i32")
+def _shift32(b: Builder) -> Run:
+    name = b.ins.opcode
+    x, dst, scc = (b.i32(1) if name == "s_ashr_i32" else b.u32(1)), b.sdst(), b.scc()
+    amount, mask = b.u32(2), _U32(31)
+    left = name == "s_lshl_b32"
+
+    def run(g: Group) -> None:
+        value = x(g)
+        by = (amount(g) & mask).astype(value.dtype)
+        value = value << by if left else value >> by
+        dst(g, value.view(_U32))
+        scc(g, value != 0)
+
+    return run
+
+
+@op("s_lshl_b64", "s_lshr_b64", "s_ashr_i64")
+def _shift64(b: Builder) -> Run:
+    name = b.ins.opcode
+    x, dst, scc = b.u64(1), b.sdst64(), b.scc()
+    amount, mask = b.u32(2), _U32(63)
+    wide = _I64 if name == "s_ashr_i64" else _U64
+    left = name == "s_lshl_b64"
+
+    def run(g: Group) -> None:
+        value = x(g).view(wide)
+        by = (amount(g) & mask).astype(wide)
+        value = (value << by if left else value >> by).view(_U64)
+        dst(g, value)
+        scc(g, value != 0)
+
+    return run
+
+
+@op("s_lshl1_add_u32", "s_lshl2_add_u32", "s_lshl3_add_u32", "s_lshl4_add_u32")
+def _shift_add(b: Builder) -> Run:
+    shift = _U64(int(b.ins.opcode[6]))
+    x, y, dst, scc = b.u32(1), b.u32(2), b.sdst(), b.scc()
+
+    def run(g: Group) -> None:
+        total = (x(g).astype(_U64) << shift) + y(g).astype(_U64)
+        dst(g, total.astype(_U32))
+        scc(g, total > 0xFFFFFFFF)
+
+    return run
+
+
+@op("s_min_i32", "s_max_i32", "s_min_u32", "s_max_u32")
+def _min_max(b: Builder) -> Run:
+    signed, smaller = b.ins.opcode.endswith("i32"), "min" in b.ins.opcode
+    x, y = (b.i32(1), b.i32(2)) if signed else (b.u32(1), b.u32(2))
+    dst, scc = b.sdst(), b.scc()
+    choose = np.minimum if smaller else np.maximum
+
+    def run(g: Group) -> None:
+        left, right = x(g), y(g)
+        dst(g, choose(left, right).view(_U32))
+        scc(g, left < right if smaller else left >= right if not signed else left > right)
+
+    return run
+
+
+@op("s_bfe_u32", "s_bfe_i32")
+def _bit_field(b: Builder) -> Run:
+    signed = b.ins.opcode.endswith("i32")
+    x, control, dst, scc = b.u32(1), b.u32(2), b.sdst(), b.scc()
+
+    def run(g: Group) -> None:
+        ctl = control(g).astype(_I64)
+        offset, width = ctl & 31, ctl >> 16 & 127
+        value = x(g).view(_I32).astype(_I64) if signed else x(g).astype(_I64)
+        field = (value >> offset) & ((_I64(1) << np.minimum(width, 32)) - 1)
+        if signed:
+            left = 64 - np.clip(width, 1, 32)
+            field = np.where(width == 0, 0, (field << left) >> left)
+        result = np.asarray(field).astype(_U32)
+        dst(g, result)
+        scc(g, result != 0)
+
+    return run
+
+
+@op("s_bfm_b32")
+def _bit_field_mask(b: Builder) -> Run:
+    x, y, dst = b.u32(1), b.u32(2), b.sdst()
+    one, mask = _U32(1), _U32(31)
+    return lambda g: dst(g, ((one << (x(g) & mask)) - one) << (y(g) & mask))
+
+
+@op("s_pack_ll_b32_b16", "s_pack_lh_b32_b16", "s_pack_hh_b32_b16")
+def _pack(b: Builder) -> Run:
+    form = b.ins.opcode[7:9]
+    x, y, dst = b.u32(1), b.u32(2), b.sdst()
+    shift, half = _U32(16), _U32(0xFFFF)
+
+    def run(g: Group) -> None:
+        low = x(g) >> shift if form[0] == "h" else x(g) & half
+        high = y(g) >> shift if form[1] == "h" else y(g) & half
+        dst(g, low | high << shift)
+
+    return run
+
+
+@op("s_mov_b32", "s_movk_i32")
+def _move(b: Builder) -> Run:
+    x, dst = b.u32(1), b.sdst()
+    return lambda g: dst(g, x(g))
+
+
+@op("s_mov_b64")
+def _move64(b: Builder) -> Run:
+    x, dst = b.u64(1), b.sdst64()
+    return lambda g: dst(g, x(g))
+
+
+@op("s_cmov_b32", "s_cmovk_i32")
+def _conditional_move(b: Builder) -> Run:
+    x, old, dst, scc = b.u32(1), b.u32(0), b.sdst(), b.scc_reader()
+    return lambda g: dst(g, np.where(scc(g) != 0, x(g), old(g)))
+
+
+@op("s_cselect_b32")
+def _select(b: Builder) -> Run:
+    x, y, dst, scc = b.u32(1), b.u32(2), b.sdst(), b.scc_reader()
+    return lambda g: dst(g, np.where(scc(g) != 0, x(g), y(g)))
+
+
+@op("s_cselect_b64")
+def _select64(b: Builder) -> Run:
+    x, y, dst, scc = b.u64(1), b.u64(2), b.sdst64(), b.scc_reader()
+    return lambda g: dst(g, np.where(scc(g) != 0, x(g), y(g)))
+
+
+@op("s_not_b32")
+def _not(b: Builder) -> Run:
+    x, dst, scc = b.u32(1), b.sdst(), b.scc()
+
+    def run(g: Group) -> None:
+        value = ~x(g)
+        dst(g, value)
+        scc(g, value != 0)
+
+    return run
+
+
+@op("s_not_b64")
+def _not64(b: Builder) -> Run:
+    x, dst, scc = b.u64(1), b.sdst64(), b.scc()
+
+    def run(g: Group) -> None:
+        value = ~x(g)
+        dst(g, value)
+        scc(g, value != 0)
+
+    return run
+
+
+@op("s_abs_i32")
+def _absolute(b: Builder) -> Run:
+    x, dst, scc = b.i32(1), b.sdst(), b.scc()
+
+    def run(g: Group) -> None:
+        value = np.abs(x(g)).view(_U32)
+        dst(g, value)
+        scc(g, value != 0)
+
+    return run
+
+
+@op("s_sext_i32_i8", "s_sext_i32_i16")
+def _sign_extend(b: Builder) -> Run:
+    narrow = np.int8 if b.ins.opcode.endswith("i8") else np.int16
+    x, dst = b.u32(1), b.sdst()
+    return lambda g: dst(g, x(g).astype(narrow).astype(_I32).view(_U32))
+
+
+@op("s_brev_b32")
+def _reverse(b: Builder) -> Run:
+    x, dst = b.u32(1), b.sdst()
+    return lambda g: dst(g, reverse_bits(x(g)))
+
+
+def reverse_bits(value: Any) -> Any:
+    """Bits of each 32-bit word in reverse order."""
+    value = np.asarray(value)
+    for shift, mask in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F), (8, 0x00FF00FF)):
+        by, pattern = _U32(shift), _U32(mask)
+        value = (value >> by & pattern) | (value & pattern) << by
+    return value >> _U32(16) | value << _U32(16)
+
+
+@op("s_bcnt1_i32_b32", "s_bcnt1_i32_b64")
+def _count_ones(b: Builder) -> Run:
+    x = b.u64(1) if b.ins.opcode.endswith("b64") else b.u32(1)
+    dst, scc = b.sdst(), b.scc()
+
+    def run(g: Group) -> None:
+        value = np.asarray(np.bitwise_count(x(g))).astype(_U32)
+        dst(g, value)
+        scc(g, value != 0)
+
+    return run
+
+
+@op("s_ff1_i32_b32", "s_ff1_i32_b64")
+def _find_first_one(b: Builder) -> Run:
+    x = b.u64(1) if b.ins.opcode.endswith("b64") else b.u32(1)
+    dst = b.sdst()
+
+    def run(g: Group) -> None:
+        value = np.asarray(x(g)).astype(_U64)
+        lowest = np.bitwise_count((value & (~value + _U64(1))) - _U64(1)).astype(_U32)
+        dst(g, np.where(value == 0, _U32(0xFFFFFFFF), lowest))
+
+    return run
+
+
+@op("s_flbit_i32_b32", "s_flbit_i32_b64")
+def _find_last_bit(b: Builder) -> Run:
+    wide = b.ins.opcode.endswith("b64")
+    x, dst, width = (b.u64(1) if wide else b.u32(1)), b.sdst(), 64 if wide else 32
+
+    def run(g: Group) -> None:
+        value = np.asarray(x(g)).astype(_U64)
+        for shift in (1, 2, 4, 8, 16, 32):
+            value = value | value >> _U64(shift)
+        used = np.bitwise_count(value).astype(_U32)
+        dst(g, np.where(used == 0, _U32(0xFFFFFFFF), _U32(width) - used))
+
+    return run
+
+
+_COMPARE = {"eq": np.equal, "lg": np.not_equal, "gt": np.greater, "ge": np.greater_equal, "lt": np.less, "le": np.less_equal}
+
+
+@op(*(f"s_cmp{k}_{name}_{t}32" for name in _COMPARE for t in "iu" for k in ("", "k")))
+def _compare(b: Builder) -> Run:
+    _, name, kind = b.ins.opcode.removeprefix("s_").split("_")
+    function = _COMPARE[name]
+    x, y = (b.i32(0), b.i32(1)) if kind == "i32" else (b.u32(0), b.u32(1))
+    scc = b.scc()
+    return lambda g: scc(g, function(x(g), y(g)))
+
+
+@op("s_cmp_eq_u64", "s_cmp_lg_u64")
+def _compare64(b: Builder) -> Run:
+    function = np.equal if "eq" in b.ins.opcode else np.not_equal
+    x, y, scc = b.u64(0), b.u64(1), b.scc()
+    return lambda g: scc(g, function(x(g), y(g)))
+
+
+@op("s_bitcmp0_b32", "s_bitcmp1_b32")
+def _test_bit(b: Builder) -> Run:
+    wanted = _U32(int(b.ins.opcode[8]))
+    x, y, scc = b.u32(0), b.u32(1), b.scc()
+    return lambda g: scc(g, (x(g) >> (y(g) & _U32(31)) & _U32(1)) == wanted)
+
+
+@op("s_bitset0_b32", "s_bitset1_b32")
+def _set_bit(b: Builder) -> Run:
+    bit_on = b.ins.opcode[8] == "1"
+    x, old, dst = b.u32(1), b.u32(0), b.sdst()
+
+    def run(g: Group) -> None:
+        bit = _U32(1) << (x(g) & _U32(31))
+        dst(g, old(g) | bit if bit_on else old(g) & ~bit)
+
+    return run
+
+
+@op("s_getreg_b32")
+def _get_hardware_register(b: Builder) -> Run:
+    dst = b.sdst()
+    registers = b.machine.hardware_registers
+    name = b.operand(1).label.removeprefix("hwreg(").split(",")[0].rstrip(")")
+    if name not in registers:
+        raise b.error(f"hardware register {name} is not modelled; known: {', '.join(registers)}")
+    read = registers[name]
+    return lambda g: dst(g, read(g))
+
+
+@op("s_memtime", "s_memrealtime")
+def _time(b: Builder) -> Run:
+    dst, machine = b.sdst64(), b.machine
+    return lambda g: dst(g, np.full((g.n, 1), machine.steps * 4, _U64))
+
+
