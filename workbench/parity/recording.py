@@ -1,0 +1,166 @@
+"""From verdicts and samples to records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+import torch
+
+from workbench.environment import environment_facts
+from workbench.parity.candidate import Failure
+from workbench.parity.flops import work_of
+from workbench.parity.stats import paired_ratio
+from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
+from workbench.records import Metric, Record
+from workbench.records.record import Backend, Evidence, Status
+from workbench.tolerance import Comparison
+
+if TYPE_CHECKING:
+    from workbench.parity.baselines import Baseline
+    from workbench.parity.entrant import Entrant, Verdict
+    from workbench.parity.timing import TimingPlan
+
+AGAIN = "again"
+"""Samples of the session's first entrant, timed a second time: its ratio to itself is the session's noise."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """What all records of one scenario's run share."""
+
+    scenario: str
+    problem: UnifiedAttentionProblem | DenseAttentionProblem
+    device: torch.device
+    identifier: str
+    plan: TimingPlan | None
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device.type == "cuda"
+
+    @property
+    def evidence(self) -> Evidence:
+        """The interpreter stands in for a device, so what it computes is emulated."""
+        return "measured" if self.on_gpu else "emulated"
+
+    @property
+    def target(self) -> str:
+        return environment_facts()["gpu_arch"] if self.on_gpu else "cpu"
+
+
+def skipped_record(session: Session, baseline: Baseline, lane: str, why: str) -> Record:
+    """The row of a baseline that did not take part."""
+    return _record(
+        session, baseline.name, lane, status="skipped", message=why, reasons=(baseline.note,), backend="none"
+    )
+
+
+def lost_record(session: Session, lane: str, why: str) -> Record:
+    """The row of a lane whose process did not come back."""
+    return _record(session, "workbench", lane, status="runtime_error", message=why, backend="interpreter")
+
+
+def entrant_record(
+    session: Session, entrant: Entrant, samples: Mapping[str, tuple[float, ...]], notes: Mapping[str, str]
+) -> Record:
+    """The record of one entrant; speed only if every check passed."""
+    worst = max(entrant.verdicts, key=_badness)
+    status, message = _status(worst)
+    key = entrant.key
+    own = samples.get(key, ()) if status == "ok" else ()
+    metrics = _error_metrics(worst, session.evidence)
+    work = work_of(session.problem)
+    metrics["flops"] = Metric(float(work.flops), "FLOP", "static")
+    metrics["bytes"] = Metric(float(work.bytes), "byte", "static")
+    if own:
+        metrics |= _speed_metrics(session, key, samples)
+    how = (notes[key],) if key in notes else ()
+    return _record(
+        session,
+        entrant.name,
+        entrant.lane,
+        status=status,
+        message=message,
+        reasons=(*entrant.reasons, *how),
+        backend=_backend(session, entrant),
+        path=entrant.path,
+        spec=entrant.spec,
+        samples=own,
+        metrics=metrics,
+        worst_index=worst.worst_index if isinstance(worst, Comparison) else (),
+    )
+
+
+def _record(session: Session, candidate: str, lane: str, **facts: object) -> Record:
+    return Record(
+        scenario=session.scenario,
+        problem=session.problem,
+        candidate=candidate,
+        lane=lane,  # type: ignore[arg-type]
+        evidence=session.evidence,
+        target=session.target,
+        environment={**environment_facts(), **_timing_facts(session)},
+        session=session.identifier,
+        **facts,  # type: ignore[arg-type]
+    )
+
+
+def _timing_facts(session: Session) -> dict[str, str]:
+    if session.plan is None:
+        return {}
+    return {"timing": "interleaved graph replays", "rounds": str(session.plan.rounds), "cache": session.plan.cache}
+
+
+def _backend(session: Session, entrant: Entrant) -> Backend:
+    if session.on_gpu:
+        return "gpu"
+    return "interpreter" if entrant.path is not None else "none"
+
+
+def _badness(verdict: Verdict) -> tuple[int, float]:
+    """Orders verdicts: exceptions over wrong outputs over right ones, and these by the share of their limit."""
+    if isinstance(verdict, Failure):
+        return 2, 0.0
+    share = verdict.worst_abs / verdict.allowed if verdict.allowed else verdict.worst_abs
+    return (0 if verdict.ok else 1), share
+
+
+def _status(verdict: Verdict) -> tuple[Status, str]:
+    if isinstance(verdict, Failure):
+        return verdict.status, verdict.message
+    return ("ok", "") if verdict.ok else ("wrong", verdict.describe())
+
+
+def _error_metrics(verdict: Verdict, evidence: Evidence) -> dict[str, Metric]:
+    if isinstance(verdict, Failure):
+        return {}
+    figures = {
+        "max_abs_error": verdict.max_abs,
+        "rms_error": verdict.rms,
+        "worst_error": verdict.worst_abs,
+        "allowed_error": verdict.allowed,
+        "relative_rms": verdict.relative_rms,
+        "allowed_relative_rms": verdict.allowed_relative_rms,
+    }
+    return {name: Metric(value, "1", evidence) for name, value in figures.items()}
+
+
+def _speed_metrics(session: Session, key: str, samples: Mapping[str, tuple[float, ...]]) -> dict[str, Metric]:
+    """Median time, rates, and every other series of the session over this one: above 1, this one is faster."""
+    work, time_us = work_of(session.problem), median(samples[key])
+    metrics = {
+        "time": Metric(time_us, "us", "measured"),
+        "tflops": Metric(work.tflops(time_us), "TFLOP/s", "measured"),
+        "tbps": Metric(work.tbps(time_us), "TB/s", "measured"),
+    }
+    for other, series in samples.items():
+        if other != key and (other != AGAIN or key == next(iter(samples))):
+            ratio = paired_ratio(series, samples[key])
+            name = f"speedup_over_{other}"
+            metrics[name] = Metric(ratio.value, "x", "measured")
+            metrics[f"{name}_low"] = Metric(ratio.low, "x", "measured")
+            metrics[f"{name}_high"] = Metric(ratio.high, "x", "measured")
+    return metrics

@@ -1,0 +1,105 @@
+"""Timing on a GPU: every candidate in one session, interleaved round by round, raw samples kept.
+
+Each candidate is captured in a CUDA or HIP graph, so that a sample holds no launch overhead of the host. A round
+replays every graph once, in an order that rotates, each between two events. Samples of one round are neighbours in
+time, hence ratios are taken per round.
+
+Cache state: `warm` repeats the call within the graph, so that inputs smaller than the caches stay in them; `cold`
+overwrites a buffer larger than any last-level cache before each replay of a single call, and its samples hold the
+start of the graph, a few microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+# Larger than L2 plus the 256 MB last-level cache of gfx950.
+FLUSH_BYTES = 512 * 2**20
+_WARM_UP_CALLS = 3
+
+
+@dataclass(frozen=True)
+class TimingPlan:
+    """How many samples of which length."""
+
+    rounds: int = 30
+    sample_us: float = 1000.0
+    """A warm sample repeats its call until it lasts about so long."""
+    max_calls: int = 100
+    cache: Literal["warm", "cold"] = "warm"
+
+
+@dataclass
+class TimedCall:
+    """A call ready to be replayed."""
+
+    replay: Callable[[], Any]
+    calls: int
+    """Calls per replay."""
+    result: Any
+    """What the captured call returned: a replay writes it again."""
+    captured: bool
+    note: str = ""
+
+
+def capture(call: Callable[[], Any], plan: TimingPlan) -> TimedCall:
+    """Capture the call in a graph; if it cannot be captured, it is launched from the host and `note` says so."""
+    for _ in range(_WARM_UP_CALLS):
+        result = call()
+    torch.cuda.synchronize()
+    calls = 1 if plan.cache == "cold" else _calls_per_sample(call, plan)
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            for _ in range(calls):
+                result = call()
+    except RuntimeError as error:
+        torch.cuda.synchronize()
+        note = f"not captured in a graph ({str(error).splitlines()[0]}); its samples hold the host's launches"
+        return TimedCall(_repeated(call, calls), calls, call(), captured=False, note=note)
+    return TimedCall(graph.replay, calls, result, captured=True)
+
+
+def interleave(calls: Mapping[str, TimedCall], plan: TimingPlan) -> dict[str, tuple[float, ...]]:
+    """Microseconds per call, one sample per round and name."""
+    names = list(calls)
+    flush = torch.empty(FLUSH_BYTES if plan.cache == "cold" else 0, dtype=torch.uint8, device="cuda")
+    samples: dict[str, list[float]] = {name: [] for name in names}
+    for round_index in range(plan.rounds):
+        shift = round_index % len(names)
+        events = {}
+        for name in names[shift:] + names[:shift]:
+            flush.zero_()
+            events[name] = _timed(calls[name].replay)
+        torch.cuda.synchronize()
+        for name, (start, end) in events.items():
+            samples[name].append(start.elapsed_time(end) * 1e3 / calls[name].calls)
+    return {name: tuple(values) for name, values in samples.items()}
+
+
+def _timed(replay: Callable[[], Any]) -> tuple[torch.cuda.Event, torch.cuda.Event]:
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    replay()
+    end.record()
+    return start, end
+
+
+def _calls_per_sample(call: Callable[[], Any], plan: TimingPlan) -> int:
+    start, end = _timed(_repeated(call, _WARM_UP_CALLS))
+    torch.cuda.synchronize()
+    once_us = max(start.elapsed_time(end) * 1e3 / _WARM_UP_CALLS, 1.0)
+    return max(1, min(plan.max_calls, round(plan.sample_us / once_us)))
+
+
+def _repeated(call: Callable[[], Any], times: int) -> Callable[[], Any]:
+    def replay() -> Any:
+        for _ in range(times):
+            result = call()
+        return result
+
+    return replay

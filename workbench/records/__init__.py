@@ -1,0 +1,27 @@
+"""One result = one typed record; records are stored as Parquet and never overwritten."""
+
+from workbench.records.frame import to_frame
+from workbench.records.parquet import SCHEMA_VERSION, read_records, write_records
+from workbench.records.record import (
+    BACKENDS,
+    EVIDENCE_KINDS,
+    LANES,
+    STATUSES,
+    Metric,
+    Record,
+    is_performance,
+)
+
+__all__ = [
+    "BACKENDS",
+    "EVIDENCE_KINDS",
+    "LANES",
+    "SCHEMA_VERSION",
+    "STATUSES",
+    "Metric",
+    "Record",
+    "is_performance",
+    "read_records",
+    "to_frame",
+    "write_records",
+]

@@ -1,0 +1,144 @@
+"""Records as Parquet: one row per record, structs for what has a fixed shape, JSON for problem and spec."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench import problem as problems
+from workbench import spec as specs
+from workbench.errors import RecordError, WorkbenchError
+from workbench.records.record import Metric, Record
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SCHEMA_VERSION = 1
+_VERSION_KEY = b"workbench.records.schema_version"
+_TYPES: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        problems.UnifiedAttentionProblem,
+        problems.DenseAttentionProblem,
+        specs.Unified2DSpec,
+        specs.Unified3DSpec,
+        specs.DenseSpec,
+    )
+}
+_TEXT_COLUMNS = (
+    "scenario",
+    "candidate",
+    "lane",
+    "path",
+    "status",
+    "evidence",
+    "backend",
+    "target",
+    "message",
+    "session",
+)
+
+
+def schema() -> pa.Schema:
+    """The Arrow schema of a record file."""
+    import pyarrow as pa
+
+    metric = pa.struct(
+        [("name", pa.string()), ("value", pa.float64()), ("unit", pa.string()), ("evidence", pa.string())]
+    )
+    return pa.schema(
+        [
+            *((name, pa.string()) for name in _TEXT_COLUMNS),
+            ("problem", pa.string()),
+            ("spec", pa.string()),
+            ("samples_us", pa.list_(pa.float64())),
+            ("metrics", pa.list_(metric)),
+            ("worst_index", pa.list_(pa.int64())),
+            ("reasons", pa.list_(pa.string())),
+            ("environment", pa.map_(pa.string(), pa.string())),
+        ],
+        metadata={_VERSION_KEY: str(SCHEMA_VERSION)},
+    )
+
+
+def write_records(records: Iterable[Record], path: str | Path) -> Path:
+    """Write a new Parquet file. RecordError if the file exists: record files are append-only."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = Path(path)
+    table = pa.Table.from_pylist([_to_row(record) for record in records], schema=schema())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("xb") as file:
+            pq.write_table(table, file)
+    except FileExistsError:
+        raise RecordError(f"{path} exists and records are never overwritten; choose another file name") from None
+    return path
+
+
+def read_records(path: str | Path) -> list[Record]:
+    """Read a file that write_records wrote. RecordError if it is missing, malformed or of another schema version."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = Path(path)
+    if not path.is_file():
+        raise RecordError(f"no record file at {path}; records of a report lie in its folder as records.parquet")
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowException, OSError) as error:
+        raise RecordError(f"{path} is not a Parquet file: {error}") from error
+    version = (table.schema.metadata or {}).get(_VERSION_KEY, b"none").decode()
+    if version != str(SCHEMA_VERSION):
+        raise RecordError(f"{path} has record schema version {version}; this workbench reads version {SCHEMA_VERSION}")
+    try:
+        return [_from_row(row) for row in table.to_pylist()]
+    except (KeyError, TypeError, ValueError, WorkbenchError) as error:
+        raise RecordError(f"{path} holds a malformed record: {error}") from error
+
+
+def _to_row(record: Record) -> dict[str, Any]:
+    row: dict[str, Any] = {name: getattr(record, name) for name in _TEXT_COLUMNS}
+    row["problem"] = _to_json(record.problem)
+    row["spec"] = None if record.spec is None else _to_json(record.spec)
+    row["samples_us"] = list(record.samples)
+    row["metrics"] = [{"name": name, **asdict(metric)} for name, metric in record.metrics.items()]
+    row["worst_index"] = list(record.worst_index)
+    row["reasons"] = list(record.reasons)
+    row["environment"] = list(record.environment.items())
+    return row
+
+
+def _from_row(row: dict[str, Any]) -> Record:
+    text = {name: row[name] for name in _TEXT_COLUMNS}
+    metrics = {item.pop("name"): Metric(**item) for item in row["metrics"]}
+    return Record(
+        **text,
+        problem=_from_json(row["problem"]),
+        spec=None if row["spec"] is None else _from_json(row["spec"]),
+        samples=tuple(row["samples_us"]),
+        metrics=metrics,
+        worst_index=tuple(row["worst_index"]),
+        reasons=tuple(row["reasons"]),
+        environment=dict(row["environment"]),
+    )
+
+
+def _to_json(value: Any) -> str:
+    return json.dumps({"type": type(value).__name__, **asdict(value)}, sort_keys=True)
+
+
+def _from_json(text: str) -> Any:
+    values = json.loads(text)
+    name = values.pop("type", None)
+    if name not in _TYPES:
+        raise RecordError(f"unknown type {name!r}; known are {', '.join(_TYPES)}")
+    kind = _TYPES[name]
+    unknown = sorted(set(values) - {field.name for field in fields(kind)})
+    if unknown:
+        raise RecordError(f"{name} has no field {', '.join(unknown)}")
+    return kind(**values)

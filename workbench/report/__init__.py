@@ -1,0 +1,20 @@
+"""Notebooks run into reports: strict parameters, executed notebook, one HTML file, records, manifest.
+
+Nothing is imported from Jupyter or papermill before a report is run.
+"""
+
+from workbench.report.find import find_notebook, known_notebooks
+from workbench.report.parameters import Parameter, bind_parameters, notebook_parameters
+from workbench.report.progress import notebook_progress
+from workbench.report.run import ReportResult, run_report
+
+__all__ = [
+    "Parameter",
+    "ReportResult",
+    "bind_parameters",
+    "find_notebook",
+    "known_notebooks",
+    "notebook_parameters",
+    "notebook_progress",
+    "run_report",
+]
