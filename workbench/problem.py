@@ -46,7 +46,7 @@ def _check_heads(num_query_heads: int, num_kv_heads: int, head_size: int) -> Non
     _require(head_size <= MAX_HEAD_SIZE, f"head_size must be at most {MAX_HEAD_SIZE}, got {head_size}")
 
 
-def _check_dtype(name: str, value: str, accepted: tuple[str, ...]) -> None:
+def _check_dtype(name: str, value: str | None, accepted: tuple[str, ...]) -> None:
     _require(value in accepted, f"{name} must be one of {', '.join(accepted)}, got {value!r}")
 
 
@@ -125,7 +125,7 @@ class UnifiedAttentionProblem:
             object.__setattr__(self, "qq_bias_size", max(self.max_query_len, 1))
         _check_int("qq_bias_size", self.qq_bias_size, 1)
         _require(
-            self.qq_bias_size >= self.max_query_len,
+            self.qq_bias_size >= self.max_query_len,  # type: ignore[operator]
             f"qq_bias_size must cover the longest query ({self.max_query_len}), got {self.qq_bias_size}",
         )
 
