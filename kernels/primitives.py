@@ -102,13 +102,17 @@ def online_softmax(b_s, scale_log2, b_acc, b_m, b_l, TRANSPOSED: tl.constexpr, L
     subtraction of the maximum as one fused multiply-add.
     """
     KEY_AXIS: tl.constexpr = 0 if TRANSPOSED else 1
-    b_m_tile = tl.max(b_s, KEY_AXIS) * scale_log2
+    b_m_new = tl.maximum(b_m, tl.max(b_s, KEY_AXIS) * scale_log2)
     if LAZY:
-        # One vote for the whole workgroup; P stays below 2^threshold.
-        if tl.max(b_m_tile - b_m, 0) > RESCALE_THRESHOLD_LOG2:
-            b_acc, b_m, b_l = rebase(b_acc, b_m, b_l, tl.maximum(b_m, b_m_tile), TRANSPOSED)
+        # One vote for the whole workgroup; P stays below 2^threshold. Only the accumulator is worth a branch.
+        exceeds = tl.max(b_m_new - b_m, 0) > RESCALE_THRESHOLD_LOG2
+        b_m_new = tl.where(exceeds, b_m_new, b_m)
+        b_alpha = tl.exp2(b_m - b_m_new)
+        if exceeds:
+            b_acc = b_acc * per_row(b_alpha, TRANSPOSED)
+        b_m, b_l = b_m_new, b_l * b_alpha
     else:
-        b_acc, b_m, b_l = rebase(b_acc, b_m, b_l, tl.maximum(b_m, b_m_tile), TRANSPOSED)
+        b_acc, b_m, b_l = rebase(b_acc, b_m, b_l, b_m_new, TRANSPOSED)
     b_p = tl.exp2(b_s * scale_log2 - per_row(b_m, TRANSPOSED))
     return b_p, b_acc, b_m, b_l + tl.sum(b_p, KEY_AXIS)
 
