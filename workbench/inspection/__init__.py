@@ -2,6 +2,6 @@
 
 from workbench.inspection.compare import Comparison
 from workbench.inspection.inspection import Inspection, inspect_kernel
-from workbench.inspection.sources import inspect_compiled, inspect_file
+from workbench.inspection.sources import inspect_compiled, inspect_file, inspect_spec
 
-__all__ = ["Comparison", "Inspection", "inspect_compiled", "inspect_file", "inspect_kernel"]
+__all__ = ["Comparison", "Inspection", "inspect_compiled", "inspect_file", "inspect_kernel", "inspect_spec"]

@@ -47,11 +47,16 @@ def sections_fragment(title: str, sections: Sequence[Section], notes: Sequence[s
 
 def inspection_page(inspection: Inspection, *, assembly: bool = True) -> str:
     """A whole page: tables, then the assembly with its source lines, folded."""
+    return page(inspection.title, inspection_body(inspection, assembly=assembly))
+
+
+def inspection_body(inspection: Inspection, *, assembly: bool = True) -> str:
+    """What stands on that page."""
     body = sections_fragment(inspection.title, inspection.sections(), inspection.notes)
     if assembly and inspection.flow:
         body += _fold("Hot loop: assembly and source", listing(inspection, hot_only=True), is_open=True)
         body += _fold("Kernel: assembly and source", listing(inspection), is_open=False)
-    return page(inspection.title, body)
+    return body
 
 
 def page(title: str, body: str) -> str:

@@ -15,6 +15,8 @@ from workbench.inspection.inspection import Inspection, inspect_kernel
 
 if TYPE_CHECKING:
     from workbench.compiler import CompiledKernel
+    from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
+    from workbench.spec import KernelSpec
 
 ASSEMBLY_SUFFIXES = (".amdgcn", ".s", ".asm")
 BINARY_SUFFIXES = (".hsaco", ".co", ".o")
@@ -60,6 +62,32 @@ def inspect_file(
         )
         for each in kernels
     ]
+
+
+def inspect_spec(
+    problem: UnifiedAttentionProblem | DenseAttentionProblem,
+    spec: KernelSpec,
+    *,
+    target: str = "gfx950",
+    triton_version: str = "",
+) -> list[Inspection]:
+    """Compile the kernels that serve a problem under a spec, in launch order, and inspect each.
+
+    Raises SpecError, TargetError, TritonVersionError, CompileError, and UnsupportedError for an NVIDIA target.
+    """
+    from workbench.compiler import compile_kernel
+    from workbench.compiler.targets import find_target
+    from workbench.compiler.variants import build_requests
+
+    if not find_target(target).is_amd:
+        raise UnsupportedError(f"target {target}: only gfx950 and gfx942 code can be inspected")
+    requests = build_requests(problem, spec, target, triton_version=triton_version)
+    found = []
+    for request in requests:
+        compiled = compile_kernel(request)
+        title = f"{compiled.name}, {spec.describe()}, for {target}, Triton {compiled.triton_version}"
+        found.append(inspect_compiled(compiled, title))
+    return found
 
 
 def inspect_compiled(compiled: CompiledKernel, title: str | None = None) -> Inspection:

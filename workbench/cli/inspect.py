@@ -1,0 +1,139 @@
+"""`workbench inspect`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from workbench.cli.route import Lane
+from workbench.cli.select import Size, SizeOption
+from workbench.errors import ParameterError, ReportError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from workbench.inspection import Inspection
+    from workbench.scenarios import Scenario
+    from workbench.spec import KernelSpec
+
+
+class Listing(StrEnum):
+    """How much assembly is printed."""
+
+    NONE = "none"
+    HOT = "hot"
+    ALL = "all"
+
+
+def inspect(
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILE", help="Machine code: .amdgcn, .s or .hsaco.")
+    ] = None,
+    kernel: Annotated[str | None, typer.Option("--kernel", help="One kernel of a file that holds several.")] = None,
+    lds: Annotated[
+        int | None, typer.Option("--lds", help="LDS of a workgroup in bytes, where the file does not say.")
+    ] = None,
+    warps: Annotated[
+        int | None, typer.Option("--warps", help="Waves of a workgroup, where the file does not say.")
+    ] = None,
+    scenario: Annotated[str | None, typer.Option("--scenario", help="Compile and inspect what serves this.")] = None,
+    lane: Annotated[Lane, typer.Option("--lane", help="Lane of a unified scenario.")] = Lane.AUTO,
+    size: SizeOption = Size.FULL,
+    target: Annotated[str, typer.Option("--target", help="gfx950 or gfx942.")] = "gfx950",
+    triton: Annotated[str, typer.Option("--triton", help="Triton version; default: the installed one.")] = "",
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="Change the spec that dispatch picks; repeatable."),
+    ] = None,
+    against: Annotated[
+        list[str] | None,
+        typer.Option("--against", metavar="FIELD=VALUE", help="Set beside it the spec changed like this; repeatable."),
+    ] = None,
+    assembly: Annotated[
+        Listing, typer.Option("--assembly", help="Print the assembly too, source lines beside it.")
+    ] = Listing.NONE,
+    html: Annotated[Path | None, typer.Option("--html", help="Write one self-contained page to this new file.")] = None,
+) -> None:
+    """Say what machine code costs and what limits it. Needs no GPU.
+
+    One kernel is shown whole, two are set side by side. `--set` changes both sides, `--against` the second alone.
+    """
+    if bool(files) == bool(scenario):
+        raise ParameterError("give machine-code files, or --scenario NAME; `workbench scenarios` lists the names")
+    if html is not None and html.exists():
+        raise ReportError(f"{html} exists; name a file that does not, or remove it first")
+    if files:
+        for name, given in (("--set", changes), ("--against", against)):
+            if given:
+                raise ParameterError(f"{name} changes the spec of a --scenario; files are inspected as they are")
+        sides = _inspect_files(files, kernel, lds, warps)
+    else:
+        sides = _inspect_scenario(scenario or "", size, lane, target, triton, changes or [], against)
+    _show(sides, assembly, html)
+
+
+def _inspect_files(
+    files: Sequence[Path], kernel: str | None, lds: int | None, warps: int | None
+) -> list[list[Inspection]]:
+    from workbench.inspection import inspect_file
+
+    return [inspect_file(path, kernel, lds_bytes=lds, num_warps=warps) for path in files]
+
+
+def _inspect_scenario(
+    name: str, size: Size, lane: Lane, target: str, triton: str, changes: Sequence[str], against: Sequence[str] | None
+) -> list[list[Inspection]]:
+    from workbench.cli.spec_changes import change_spec
+    from workbench.inspection import inspect_spec
+    from workbench.scenarios import find
+
+    chosen = find(name, size.value)
+    spec = change_spec(_spec_of(chosen, lane, target), changes)
+    specs = [spec] if against is None else [spec, change_spec(spec, against)]
+    with Console(stderr=True).status(f"Compiling {name} for {target}"):
+        return [inspect_spec(chosen.problem, each, target=target, triton_version=triton) for each in specs]
+
+
+def _spec_of(scenario: Scenario, lane: Lane, target: str) -> KernelSpec:
+    """What dispatch picks for the scenario on the target's device."""
+    from workbench.compiler import find_target
+    from workbench.device import load_device
+    from workbench.dispatch import select_dense_spec, select_path, select_spec
+    from workbench.problem import UnifiedAttentionProblem
+
+    device = load_device(find_target(target).device)
+    problem = scenario.problem
+    if isinstance(problem, UnifiedAttentionProblem):
+        path = select_path(problem, device).lane if lane is Lane.AUTO else lane.value
+        return select_spec(problem, device, path).spec
+    if lane is not Lane.AUTO:
+        raise ParameterError(f"{scenario.name} is a dense scenario and has no lanes; leave out --lane")
+    return select_dense_spec(problem, device).spec
+
+
+def _show(sides: list[list[Inspection]], assembly: Listing, html: Path | None) -> None:
+    from workbench.inspection import Comparison
+    from workbench.inspection.html import inspection_body, page, write_page
+    from workbench.inspection.listing import listing
+    from workbench.inspection.text import render_listing
+
+    console = Console()
+    inspections = [inspection for side in sides for inspection in side]
+    comparisons: list[Comparison] = []
+    if len(sides) == 2 and len(sides[0]) == len(sides[1]):
+        comparisons = [Comparison(*pair) for pair in zip(*sides, strict=True)]
+    for shown in comparisons or inspections:
+        console.print(shown)
+    if assembly is not Listing.NONE:
+        for inspection in inspections:
+            console.print(f"\n{inspection.title}", style="bold", markup=False)
+            console.print(render_listing(listing(inspection, hot_only=assembly is Listing.HOT)))
+    if html is not None:
+        bodies = [comparison._repr_html_() for comparison in comparisons]
+        bodies += [inspection_body(inspection) for inspection in inspections]
+        write_page(page(inspections[0].title, "".join(bodies)), html)
+        console.print(f"Page: {html}", markup=False)
