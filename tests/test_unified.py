@@ -1,0 +1,306 @@
+"""The unified 2D and 3D kernels against the float64 reference, feature by feature."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workbench.attention import run_unified, unified_attention
+from workbench.dtypes import torch_dtype
+from workbench.errors import BackendUnavailable, ProblemError, SpecError, TensorError, UnsupportedError
+from workbench.inputs import make_unified_inputs
+from workbench.poison import poisoned_output
+from workbench.problem import UnifiedAttentionProblem
+from workbench.reference import unified_eager, unified_reference
+from workbench.spec import Unified2DSpec, Unified3DSpec
+from workbench.tolerance import compare
+
+MIXED = ((1, 40), (6, 33), (11, 11), (0, 5), (1, 100))
+SMALL = {"block_m": 16, "tile_size": 32}
+SPECS = {"2d": Unified2DSpec(**SMALL), "3d": Unified3DSpec(**SMALL, num_segments=4)}
+
+
+def problem(**changes):
+    fields = {"seq_lens": MIXED, "num_query_heads": 4, "num_kv_heads": 2, "head_size": 64, "block_size": 16}
+    return UnifiedAttentionProblem(**(fields | {"dtype": "bf16"} | changes))
+
+
+def check(given_problem, spec, device, *, seed=0, inputs=None):
+    """Run on poisoned inputs and output; assert the tolerance and that no input changed. Returns the output."""
+    inputs = inputs or make_unified_inputs(given_problem, seed=seed, device=device)
+    before = inputs.clone()
+    out = poisoned_output(given_problem, device)
+    result = run_unified(given_problem, inputs, spec=spec, out=out)
+    comparison = compare(
+        out, unified_reference(given_problem, inputs), unified_eager(given_problem, inputs), given_problem.dtype
+    )
+    assert comparison.ok, f"{spec.describe()}: {comparison}"
+    assert inputs.changed_since(before) == ()
+    assert result.out is out
+    return out
+
+
+FEATURES = {
+    "plain": {},
+    "window": {"sliding_window": 9},
+    "softcap": {"softcap": 5.0},
+    "alibi": {"use_alibi": True, "use_sinks": True},
+    "qq_bias": {"use_qq_bias": True, "qq_bias_size": 24},
+    "sinks": {"use_sinks": True},
+    "all": {
+        "sliding_window": 17,
+        "softcap": 5.0,
+        "use_alibi": True,
+        "use_qq_bias": True,
+        "use_sinks": True,
+        "softmax_scale": 0.2,
+    },
+}
+
+
+@pytest.mark.parametrize("lane", SPECS)
+@pytest.mark.parametrize("feature", FEATURES)
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32"])
+def test_features(feature, dtype, lane, device):
+    check(problem(dtype=dtype, **FEATURES[feature]), SPECS[lane], device)
+
+
+@pytest.mark.parametrize("lane", SPECS)
+@pytest.mark.parametrize(
+    ("head_size", "block_size", "dtype"),
+    [(128, 16, "bf16"), (256, 32, "fp16"), (80, 16, "bf16"), (96, 64, "fp16"), (192, 16, "bf16"), (64, 128, "bf16")],
+)
+def test_head_and_block_sizes(head_size, block_size, dtype, lane, device):
+    check(problem(head_size=head_size, block_size=block_size, dtype=dtype), SPECS[lane], device)
+
+
+@pytest.mark.parametrize("lane", SPECS)
+@pytest.mark.parametrize(("heads", "kv_heads"), [(5, 1), (7, 1), (6, 2), (3, 3), (16, 1)])
+def test_any_gqa_group(heads, kv_heads, lane, device):
+    check(problem(num_query_heads=heads, num_kv_heads=kv_heads, use_sinks=True), SPECS[lane], device)
+
+
+LEVERS = {
+    "transposed_qk": {"transposed_qk": True},
+    "mask_once": {"mask_once": True, "mask_split": False},
+    "mask_limit": {"mask_limit": True},
+    "one masked loop": {"mask_split": False},
+    "plain page addressing": {"fast_paged_kv": False},
+    "one page per tile": {"tile_size": 16},
+    "lazy_rescale": {"lazy_rescale": True},
+    "lazy_rescale transposed": {"lazy_rescale": True, "transposed_qk": True},
+    "i64_addressing": {"i64_addressing": True},
+    "wide tile": {"block_m": 64, "tile_size": 128},
+}
+
+
+@pytest.mark.parametrize("lane", SPECS)
+@pytest.mark.parametrize("lever", LEVERS)
+def test_levers_change_nothing_but_the_schedule(lever, lane, device):
+    check(problem(use_sinks=True), SPECS[lane].with_changes(**LEVERS[lever]), device)
+
+
+@pytest.mark.parametrize("lever", ["transposed_qk", "one masked loop", "lazy_rescale"])
+def test_levers_under_a_window_and_biases(lever, device):
+    check(problem(**FEATURES["all"]), SPECS["2d"].with_changes(**LEVERS[lever]), device)
+
+
+@pytest.mark.parametrize("lane", SPECS)
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("q_dtype", [None, "fp8_e4m3"])
+def test_fp8_cache_and_query(q_dtype, dtype, lane, device):
+    fp8 = problem(dtype=dtype, kv_dtype="fp8_e4m3", q_dtype=q_dtype, softcap=5.0, use_sinks=True)
+    check(fp8, SPECS[lane], device)
+
+
+@pytest.mark.parametrize("num_segments", [1, 2, 8, 32])
+def test_the_split_is_exact_for_every_segment_count(num_segments, device):
+    split = problem(dtype="fp32", use_sinks=True, seq_lens=((1, 100), (3, 33)), num_query_heads=2)
+    inputs = make_unified_inputs(split, device=device)
+    whole = check(split, SPECS["2d"], device, inputs=inputs)
+    merged = check(split, SPECS["3d"].with_changes(num_segments=num_segments), device, inputs=inputs)
+    torch.testing.assert_close(merged, whole, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("lane", SPECS)
+def test_strided_views(lane, device):
+    """q, the cache and the output are views of wider tensors; the cache interleaves K and V."""
+    viewed = problem()
+    inputs = make_unified_inputs(viewed, device=device)
+    both = torch.stack([inputs.k_cache, inputs.v_cache], dim=1)
+    packed = torch.cat([inputs.q, torch.full_like(inputs.q, float("nan"))], dim=1)
+    views = type(inputs)(
+        **inputs.named_tensors() | {"k_cache": both[:, 0], "v_cache": both[:, 1], "q": packed[:, : inputs.q.shape[1]]}
+    )
+    assert not views.q.is_contiguous()
+    wide = torch.full((*inputs.q.shape[:2], 96), float("nan"), dtype=inputs.q.dtype, device=device)
+    run_unified(viewed, views, spec=SPECS[lane], out=wide[..., :64])
+    comparison = compare(wide[..., :64], unified_reference(viewed, inputs), unified_eager(viewed, inputs), "bf16")
+    assert comparison.ok, comparison
+    assert wide[..., 64:].isnan().all()
+
+
+def test_auto_follows_the_dispatcher_and_gives_its_reasons(device):
+    result = run_unified(problem(), make_unified_inputs(problem(), device=device))
+    assert result.lane == "2d"
+    assert any("100" in reason for reason in result.reasons)
+
+
+@settings(max_examples=20)
+@given(data=st.data())
+def test_random_problems(data, device):
+    query_len = st.integers(0, 18)
+    seq_lens = data.draw(
+        st.lists(query_len.flatmap(lambda q: st.tuples(st.just(q), st.integers(q, q + 70))), min_size=1, max_size=4)
+    )
+    group, kv_heads = data.draw(st.sampled_from([1, 2, 3, 5])), data.draw(st.integers(1, 2))
+    drawn = problem(
+        seq_lens=tuple(seq_lens),
+        num_query_heads=group * kv_heads,
+        num_kv_heads=kv_heads,
+        head_size=data.draw(st.sampled_from([16, 40, 64])),
+        block_size=data.draw(st.sampled_from([16, 32])),
+        dtype=data.draw(st.sampled_from(["fp16", "bf16", "fp32"])),
+        sliding_window=data.draw(st.sampled_from([None, 1, 5, 40])),
+        softcap=data.draw(st.sampled_from([0.0, 3.0])),
+        use_alibi=data.draw(st.booleans()),
+        use_sinks=data.draw(st.booleans()),
+        use_qq_bias=data.draw(st.booleans()),
+    )
+    levers = {"transposed_qk": data.draw(st.booleans()), "mask_split": data.draw(st.booleans())}
+    spec = data.draw(st.sampled_from(list(SPECS.values()))).with_changes(**levers)
+    check(drawn, spec, device, seed=data.draw(st.integers(0, 99)))
+
+
+def arguments(given_problem, inputs):
+    """The problem's call in the public argument names."""
+    return {
+        "q": inputs.q,
+        "k": inputs.k_cache,
+        "v": inputs.v_cache,
+        "out": torch.empty_like(inputs.q),
+        "cu_seqlens_q": inputs.cu_seqlens_q,
+        "max_seqlen_q": given_problem.max_query_len,
+        "seqused_k": inputs.seqused_k,
+        "max_seqlen_k": given_problem.max_kv_len,
+        "softmax_scale": given_problem.softmax_scale,
+        "causal": True,
+        "window_size": (-1, -1),
+        "block_table": inputs.block_table,
+        "softcap": 0,
+        "q_descale": None,
+        "k_descale": None,
+        "v_descale": None,
+    }
+
+
+def test_public_call_takes_the_names_of_aiter_and_vllm(device):
+    plain = problem()
+    inputs = make_unified_inputs(plain, device=device)
+    call = arguments(plain, inputs)
+    returned = unified_attention(**call)
+    assert returned is call["out"]
+    assert compare(returned, unified_reference(plain, inputs), unified_eager(plain, inputs), "bf16").ok
+
+
+def test_window_size_counts_the_keys_to_the_left(device):
+    windowed = problem(sliding_window=9)
+    inputs = make_unified_inputs(windowed, device=device)
+    out = unified_attention(**arguments(windowed, inputs) | {"window_size": (8, 0)})
+    assert compare(out, unified_reference(windowed, inputs), unified_eager(windowed, inputs), "bf16").ok
+
+
+BAD_CALLS = {
+    "rank of q": ({"q": torch.zeros(3, 4)}, TensorError, r"q must have shape \[\*, \*, \*\], got \[3, 4\]"),
+    "dtype": ({"q": torch.zeros(19, 4, 64, dtype=torch.float64)}, TensorError, "got torch.float64"),
+    "not a tensor": ({"k": 3}, TensorError, "k must be a torch.Tensor, got int"),
+    "causal": ({"causal": False}, UnsupportedError, "dense_attention"),
+    "output scale": ({"output_scale": torch.ones(())}, UnsupportedError, "output_scale"),
+    "right window": ({"window_size": (3, 2)}, UnsupportedError, r"\(3, 2\)"),
+    "descale without fp8": ({"k_descale": 2.0}, TensorError, "k_descale is for fp8"),
+    "scale": ({"softmax_scale": -1.0}, TensorError, "softmax_scale must be a finite number greater than 0"),
+    "short max_seqlen_k": ({"max_seqlen_k": 99}, TensorError, "max_seqlen_k is 99, but a sequence has length 100"),
+    "missing table": ({"block_table": None}, TensorError, "block_table are needed"),
+    "lane": ({"lane": "4d"}, SpecError, "auto, 2d, 3d"),
+    "lane against spec": ({"lane": "2d", "spec": SPECS["3d"]}, SpecError, "contradict"),
+    "backend": ({"backend": "tpu"}, BackendUnavailable, "tpu"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_CALLS)
+def test_bad_calls_fail_by_name_before_anything_runs(name):
+    changes, error, message = BAD_CALLS[name]
+    call = arguments(problem(), make_unified_inputs(problem()))
+    call["out"].fill_(7.0)
+    with pytest.raises(error, match=message):
+        unified_attention(**call | changes)
+    assert (call["out"] == 7.0).all()
+
+
+def test_a_table_row_too_short_names_the_sequence_its_length_and_the_width():
+    short = problem(seq_lens=((1, 16), (1, 40)))
+    call = arguments(short, make_unified_inputs(short))
+    with pytest.raises(TensorError, match="sequence 1 has 40 keys, but its block-table row of width 2 holds 32"):
+        unified_attention(**call | {"block_table": call["block_table"][:, :2]})
+
+
+BAD_SPECS = {
+    "mask_once under a window": (Unified2DSpec(mask_once=True), {"sliding_window": 8}, "mask_once is for full"),
+    "mask_limit under a window": (Unified2DSpec(mask_limit=True), {"sliding_window": 8}, "mask_limit is for full"),
+    "tile under the group": (Unified2DSpec(), {"num_query_heads": 17, "num_kv_heads": 1}, "block_m=32"),
+    "native fp8 on bf16": (Unified2DSpec(fp8_native_qk=True), {}, "fp8_native_qk needs"),
+    "32-bit offsets too short": (Unified2DSpec(i64_addressing=False), {"num_blocks": 2**20}, "would wrap"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SPECS)
+def test_specs_that_cannot_serve_a_problem(name):
+    spec, changes, message = BAD_SPECS[name]
+    with pytest.raises(SpecError, match=message):
+        spec.check(problem(**changes))
+
+
+@pytest.mark.parametrize(
+    "fields", [{"tile_size": 48}, {"num_warps": 3}, {"num_stages": 0}, {"block_m": 8}, {"waves_per_eu": 9}]
+)
+def test_impossible_geometry(fields):
+    with pytest.raises(SpecError, match=next(iter(fields))):
+        Unified2DSpec(**fields)
+
+
+def test_an_unknown_spec_field_lists_the_known_ones():
+    with pytest.raises(SpecError, match=r"has no field 'tile'; it has .*tile_size"):
+        Unified2DSpec().with_changes(tile=3)
+
+
+BAD_PROBLEMS = {
+    "query longer than keys": ({"seq_lens": ((4, 3),)}, "sequence 0: need 0 <= query_len <= kv_len"),
+    "heads": ({"num_query_heads": 5}, "multiple of num_kv_heads"),
+    "block size": ({"block_size": 24}, "16, 32, 64, 128"),
+    "dtype": ({"dtype": "fp64"}, "fp16, bf16, fp32"),
+    "fp8 cache of another dtype": ({"kv_dtype": "fp16"}, "bf16, fp8_e4m3"),
+    "window": ({"sliding_window": 0}, "sliding_window must be an integer >= 1"),
+    "bias too small": ({"use_qq_bias": True, "qq_bias_size": 3}, "cover the longest query"),
+    "no sequence": ({"seq_lens": ()}, "at least one"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_PROBLEMS)
+def test_contradictory_problems(name):
+    changes, message = BAD_PROBLEMS[name]
+    with pytest.raises(ProblemError, match=message):
+        problem(**changes)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="asks for a GPU where there is none")
+def test_asking_for_the_gpu_without_one_says_what_to_do():
+    inputs = make_unified_inputs(problem())
+    with pytest.raises(BackendUnavailable, match="sees no GPU device"):
+        run_unified(problem(), inputs, backend="gpu")
+
+
+def test_output_dtype_must_match(device):
+    inputs = make_unified_inputs(problem(), device=device)
+    out = torch.empty(inputs.q.shape, dtype=torch_dtype("fp16"), device=device)
+    with pytest.raises(TensorError, match=r"out must be torch\.bfloat16"):
+        run_unified(problem(), inputs, out=out)
