@@ -46,6 +46,7 @@ class CompiledKernel:
     Triton's own scratch and may be null."""
     registers: RegisterFigures | None
     compile_seconds: float
+    """CPU seconds that the compiler took."""
 
     @property
     def num_warps(self) -> int:

@@ -16,6 +16,8 @@ class Target:
     backend: Literal["hip", "cuda"]
     arch: str | int
     warp_size: int
+    device: str
+    """The device of data/devices that stands for the target where a plan depends on one."""
 
     @property
     def is_amd(self) -> bool:
@@ -36,10 +38,10 @@ class Target:
 TARGETS: dict[str, Target] = {
     target.name: target
     for target in (
-        Target("gfx950", "hip", "gfx950", 64),
-        Target("gfx942", "hip", "gfx942", 64),
-        Target("sm_90", "cuda", 90, 32),
-        Target("sm_100", "cuda", 100, 32),
+        Target("gfx950", "hip", "gfx950", 64, "mi355x"),
+        Target("gfx942", "hip", "gfx942", 64, "mi300x"),
+        Target("sm_90", "cuda", 90, 32, "h100"),
+        Target("sm_100", "cuda", 100, 32, "b200"),
     )
 }
 

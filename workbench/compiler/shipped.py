@@ -1,0 +1,170 @@
+"""The variants whose machine code is watched: what dispatch picks for typical problems, and each lever both ways."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from workbench.compiler.targets import find_target
+from workbench.compiler.variants import build_requests
+from workbench.device import load_device
+from workbench.dispatch import select_dense_spec, select_spec
+from workbench.problem import DenseAttentionProblem, Dtype, UnifiedAttentionProblem
+
+if TYPE_CHECKING:
+    from workbench.compiler.request import KernelRequest
+    from workbench.device import Device
+    from workbench.spec import KernelSpec
+
+Problem = UnifiedAttentionProblem | DenseAttentionProblem
+
+# head size -> (query heads, KV heads, block size)
+HEADS = {64: (64, 8, 32), 128: (32, 8, 16), 256: (16, 8, 16)}
+DECODE = ((1, 4096),) * 64
+PREFILL = ((1024, 2048),) * 16
+WINDOW = 128
+
+Levers = tuple[dict[str, Any], ...]
+LEVERS_2D: Levers = (
+    {"transposed_qk": True},
+    {"mask_once": False},
+    {"mask_limit": False},
+    {"mask_split": False},
+    {"fast_paged_kv": False},
+    {"lazy_rescale": True},
+    {"i64_addressing": True},
+    {"num_stages": 1},
+    {"num_warps": 4},
+)
+LEVERS_2D_PREFILL: Levers = (
+    {"transposed_qk": True},
+    {"transposed_qk": False},
+    {"mask_split": True},
+    {"mask_split": False},
+    {"lazy_rescale": True},
+)
+LEVERS_3D: Levers = ({"mask_split": False}, {"lazy_rescale": True}, {"fast_paged_kv": False})
+LEVERS_AMD: Levers = (
+    *({"waves_per_eu": count} for count in (1, 2, 3, 4)),
+    {"matrix_instr_nonkdim": 16},
+    {"matrix_instr_nonkdim": 32},
+    {"schedule_hint": "attention"},
+    {"schedule_hint": "memory-bound-attention"},
+    {"async_copy": True},
+    {"async_copy": False},
+    {"block_pingpong": True},
+    {"block_pingpong": False},
+    {"buffer_ops": False},
+    {"flush_denormals": False},
+)
+LEVERS_DENSE: Levers = (
+    {"transposed_qk": False},
+    {"mask_split": False},
+    {"lazy_rescale": False},
+    {"grid": "default"},
+    {"persist_decode": "qb_major"},
+)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A problem and a spec under a name such as `2d/d128-bf16-decode+lazy_rescale=True`."""
+
+    name: str
+    problem: Problem
+    spec: KernelSpec
+
+
+def shipped_variants(target: str) -> list[Variant]:
+    """Every variant under watch on a target, each name once."""
+    found = find_target(target)
+    device = load_device(found.device)
+    bases = [*_unified(device), *_dense(device)]
+    variants = {variant.name: variant for variant in bases}
+    for base, levers in (
+        ("2d/d128-bf16-decode", LEVERS_2D + (LEVERS_AMD if found.is_amd else ())),
+        ("2d/d64-bf16-prefill", LEVERS_2D_PREFILL),
+        ("3d/d128-bf16-decode", LEVERS_3D),
+        ("2d/d64-q_fp8-kv_fp8-decode", ({"fp8_native_qk": True},)),
+        ("dense/d64-bf16-causal", LEVERS_DENSE),
+    ):
+        for lever in levers:
+            variant = _with_lever(variants[base], lever)
+            if variant.spec != variants[base].spec:
+                variants[variant.name] = variant
+    return list(variants.values())
+
+
+def shipped_requests(target: str, triton_version: str) -> dict[str, KernelRequest]:
+    """Requests of the shipped variants by name; the 3D lane's second kernel is `<variant>:reduce_segments`.
+
+    No lever here changes the reduction, so only the variants without a lever carry it.
+    """
+    requests = {}
+    for variant in shipped_variants(target):
+        first, *rest = build_requests(
+            variant.problem, variant.spec, target, triton_version=triton_version, label=variant.name
+        )
+        requests[variant.name] = first
+        if "+" not in variant.name:
+            requests |= {f"{variant.name}:{request.kernel.name}": request for request in rest}
+    return requests
+
+
+def _unified(device: Device) -> list[Variant]:
+    variants = []
+    for head_size, (query_heads, kv_heads, block_size) in HEADS.items():
+        base = UnifiedAttentionProblem(DECODE, query_heads, kv_heads, head_size, block_size)
+        prefill = base.with_changes(seq_lens=PREFILL)
+        decode_fp8 = _with_cache(base, "fp8_e4m3")
+        problems = {
+            "bf16-decode": base,
+            "bf16-prefill": prefill,
+            "bf16-decode-window": base.with_changes(sliding_window=WINDOW),
+            "kv_fp8-decode": decode_fp8,
+        }
+        if head_size < 256:
+            problems["bf16-prefill-window"] = prefill.with_changes(sliding_window=WINDOW)
+            problems["fp16-decode"] = _with_dtype(base, "fp16")
+        if head_size == 64:
+            problems["kv_fp8-prefill"] = _with_cache(prefill, "fp8_e4m3")
+            problems["q_fp8-kv_fp8-decode"] = decode_fp8.with_changes(q_dtype="fp8_e4m3")
+            problems["bf16-decode-biases"] = base.with_changes(
+                use_alibi=True, use_qq_bias=True, qq_bias_size=16, use_sinks=True, softcap=30.0
+            )
+        for name, problem in problems.items():
+            lanes = ("2d", "3d") if "decode" in name else ("2d",)
+            variants += [_unified_variant(f"{lane}/d{head_size}-{name}", problem, device, lane) for lane in lanes]
+    return variants
+
+
+def _unified_variant(name: str, problem: UnifiedAttentionProblem, device: Device, lane: str) -> Variant:
+    return Variant(name, problem, select_spec(problem, device, lane).spec)
+
+
+def _dense(device: Device) -> list[Variant]:
+    problems = {}
+    for head_size, (query_heads, kv_heads, _) in HEADS.items():
+        base = DenseAttentionProblem(4, query_heads, kv_heads, 4096, 4096, head_size)
+        problems[f"d{head_size}-bf16-causal"] = base
+        if head_size == 128:
+            problems["d128-fp16-causal"] = base.with_changes(dtype="fp16")
+            problems["d128-bf16-full"] = base.with_changes(causal=False)
+        if head_size == 64:
+            problems["d64-bf16-window"] = base.with_changes(sliding_window=WINDOW, use_sinks=True)
+    return [
+        Variant(f"dense/{name}", problem, select_dense_spec(problem, device).spec) for name, problem in problems.items()
+    ]
+
+
+def _with_dtype(problem: UnifiedAttentionProblem, dtype: Dtype) -> UnifiedAttentionProblem:
+    return problem.with_changes(dtype=dtype, q_dtype=dtype, kv_dtype=dtype)
+
+
+def _with_cache(problem: UnifiedAttentionProblem, kv_dtype: Dtype) -> UnifiedAttentionProblem:
+    return problem.with_changes(kv_dtype=kv_dtype)
+
+
+def _with_lever(base: Variant, lever: dict[str, Any]) -> Variant:
+    settings = "".join(f"+{name}={value}" for name, value in lever.items())
+    return Variant(f"{base.name}{settings}", base.problem, base.spec.with_changes(**lever))

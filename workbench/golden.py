@@ -1,0 +1,185 @@
+"""The golden gate: does the machine code of every shipped variant still have the digest on record?
+
+data/golden/<triton version>-<target>.json holds one entry for each variant. Register and LDS figures stand beside the
+digest only so that a difference can be read; the digest decides.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from workbench.compiler.artifact import CompiledKernel
+from workbench.compiler.normalise import machine_code_digest, normalise_assembly
+from workbench.compiler.service import Progress, compile_many
+from workbench.compiler.shipped import shipped_requests
+from workbench.errors import CompileError, GoldenError
+from workbench.resources import data_path
+
+
+@dataclass(frozen=True)
+class GoldenEntry:
+    """What is on record of one variant. Evidence kind: static."""
+
+    sha256: str
+    """Of the normalised assembly."""
+    lines: int
+    """Of the normalised assembly."""
+    vgprs: int | None
+    agprs: int | None
+    spills: int | None
+    """Vector registers spilled to scratch."""
+    lds_bytes: int
+
+    def describe(self) -> str:
+        """The figures beside the digest, in words."""
+        return (
+            f"{self.vgprs} VGPRs ({self.agprs or 0} of them AGPRs), {self.spills or 0} spilled, "
+            f"LDS {self.lds_bytes} B, {self.lines} lines"
+        )
+
+
+Entries = dict[str, GoldenEntry]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How current entries differ from those on record."""
+
+    altered: tuple[str, ...]
+    appeared: tuple[str, ...]
+    vanished: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.altered or self.appeared or self.vanished)
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """One record against the code of today, over the variants that were asked for."""
+
+    recorded: Entries
+    current: Entries
+    comparison: Comparison
+    errors: dict[str, CompileError]
+    """Variants that no longer compile."""
+
+    @property
+    def spilling(self) -> tuple[str, ...]:
+        """Variants that dispatch picks and that spill; a lever may spill, that is what a study finds out."""
+        return tuple(sorted(name for name, entry in self.current.items() if entry.spills and "+" not in name))
+
+    @property
+    def passed(self) -> bool:
+        """Nothing differs, nothing fails to compile, and nothing that dispatch picks spills."""
+        return not (self.comparison or self.errors or self.spilling)
+
+
+def golden_path(triton_version: str, target: str) -> Path:
+    """The record of one Triton version and target."""
+    return data_path("golden", f"{triton_version}-{target}.json")
+
+
+def recorded_pairs() -> list[tuple[str, str]]:
+    """(Triton version, target) of every record there is."""
+    pairs = (path.stem.rpartition("-") for path in sorted(data_path("golden").glob("*.json")))
+    return [(version, target) for version, _, target in pairs]
+
+
+def read_entries(path: Path) -> Entries:
+    """The entries of a record; none when there is no such file. GoldenError when it is malformed."""
+    if not path.exists():
+        return {}
+    try:
+        content = json.loads(path.read_text())
+        return {name: GoldenEntry(**entry) for name, entry in content["variants"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise GoldenError(
+            f"{path} is not a golden record ({type(error).__name__}: {error}); restore it from version control, or "
+            "delete it and type: workbench golden update"
+        ) from None
+
+
+def write_entries(path: Path, entries: Mapping[str, GoldenEntry]) -> None:
+    """Replace a record in one step: one variant a line, sorted, so that a change shows as one line."""
+    lines = [f"    {json.dumps(name)}: {json.dumps(asdict(entries[name]))}" for name in sorted(entries)]
+    version, _, target = path.stem.rpartition("-")
+    text = (
+        f'{{\n  "triton": {json.dumps(version)},\n  "target": {json.dumps(target)},\n  "variants": {{\n'
+        + ",\n".join(lines)
+        + "\n  }\n}\n"
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".partial")
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    Path(temporary).replace(path)
+
+
+def check_pair(
+    triton_version: str, target: str, pattern: str | None = None, *, progress: Progress | None = None
+) -> GateResult:
+    """Compile the shipped variants that the pattern selects and hold them against the record."""
+    recorded = read_entries(golden_path(triton_version, target))
+    requests = shipped_requests(target, triton_version)
+    wanted = matching(recorded.keys() | requests.keys(), pattern)
+    if not wanted:
+        raise GoldenError(f"no variant matches {pattern!r}; they are called, e.g., {', '.join(list(requests)[:3])}")
+    requests = {name: request for name, request in requests.items() if name in wanted}
+    recorded = {name: entry for name, entry in recorded.items() if name in wanted}
+    outcomes = compile_many(list(requests.values()), progress=progress)
+    current = {}
+    errors = {}
+    for name, outcome in zip(requests, outcomes, strict=True):
+        if isinstance(outcome, CompileError):
+            errors[name] = outcome
+        else:
+            current[name] = make_entry(outcome)
+    judged = {name: entry for name, entry in recorded.items() if name not in errors}
+    return GateResult(recorded, current, compare(judged, current), errors)
+
+
+def update_pair(
+    triton_version: str, target: str, pattern: str | None = None, *, progress: Progress | None = None
+) -> GateResult:
+    """Put the selected variants on record; the others, and those that do not compile, keep their entries."""
+    result = check_pair(triton_version, target, pattern, progress=progress)
+    if result.comparison:
+        path = golden_path(triton_version, target)
+        kept = {name: e for name, e in read_entries(path).items() if name not in result.comparison.vanished}
+        write_entries(path, kept | result.current)
+    return result
+
+
+def make_entry(kernel: CompiledKernel) -> GoldenEntry:
+    """What goes on record of a compiled kernel."""
+    registers = kernel.registers
+    return GoldenEntry(
+        sha256=machine_code_digest(kernel.assembly),
+        lines=normalise_assembly(kernel.assembly).count("\n"),
+        vgprs=registers.vgprs if registers else None,
+        agprs=registers.agprs if registers else None,
+        spills=registers.vgpr_spills if registers else None,
+        lds_bytes=kernel.lds_bytes,
+    )
+
+
+def compare(recorded: Mapping[str, GoldenEntry], current: Mapping[str, GoldenEntry]) -> Comparison:
+    """Names that differ in their digest, or are on one side only."""
+    return Comparison(
+        altered=tuple(
+            sorted(name for name in recorded.keys() & current.keys() if recorded[name].sha256 != current[name].sha256)
+        ),
+        appeared=tuple(sorted(current.keys() - recorded.keys())),
+        vanished=tuple(sorted(recorded.keys() - current.keys())),
+    )
+
+
+def matching(names: Iterable[str], pattern: str | None) -> set[str]:
+    """The names that a shell-style pattern selects; all of them without a pattern."""
+    return {name for name in names if pattern is None or fnmatchcase(name, pattern)}
