@@ -92,7 +92,7 @@ def emulate(
     started = time.perf_counter()
     machine = new_machine(launch, resident_waves, check_races=check_races, trace=trace)
     for first in range(0, launch.num_workgroups, machine.batch):
-        with float_mode(machine):
+        with FloatMode(machine):
             machine.load_batch(first, min(machine.batch, launch.num_workgroups - first))
             run_batch(machine, None if seed is None else seed + first)
     result = EmulationResult(
@@ -117,28 +117,19 @@ def new_machine(launch: Launch, resident_waves: int, **options: Any) -> Machine:
     return Machine(launch, batch, **options)
 
 
-class float_mode:  # noqa: N801 - a context manager, used like a function
-    """Denormals as the kernel's descriptor says, and no numpy warnings about NaN and overflow."""
+class FloatMode:
+    """No numpy warnings about NaN and overflow inside; the host's own denormal mode again afterwards."""
 
     def __init__(self, machine: Machine) -> None:
-        self._flush = not machine.keeps_denormals
+        self._machine = machine
         self._quiet = np.errstate(all="ignore")
 
     def __enter__(self) -> None:
         self._quiet.__enter__()
-        if self._flush:
-            _set_flush(True)
 
     def __exit__(self, *details: Any) -> None:
-        if self._flush:
-            _set_flush(False)
+        self._machine.flush_denormals(False)
         self._quiet.__exit__(*details)
-
-
-def _set_flush(value: bool) -> None:
-    import torch
-
-    torch.set_flush_denormal(value)
 
 
 def kernel_image(kernel: Any) -> KernelImage:

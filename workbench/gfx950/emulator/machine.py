@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from workbench.gfx950.emulator.counters import Counters
 from workbench.gfx950.emulator.findings import Findings
 from workbench.gfx950.emulator.launch import Launch, initial_registers
 from workbench.gfx950.emulator.lds import LocalMemory
+from workbench.gfx950.emulator.mode import initial_mode
 from workbench.gfx950.emulator.memory import AccessError, Allocation
 from workbench.gfx950.emulator.program import Instruction, Program
 from workbench.gfx950.emulator.registry import build
@@ -54,8 +55,8 @@ class Machine:
         self.check_races = check_races
         num_arch, num_acc = _register_counts(self.program)
         self.state = WaveState(batch * self.waves_per_workgroup, num_arch, num_acc)
-        self.keeps_denormals = self.program.descriptor.get("float_denorm_mode_32", 3) == 3
-        self.kept_denormals = nullcontext if self.keeps_denormals else _denormals_kept
+        self.mode = initial_mode(self.program)
+        self.flushing = False
         self.steps = 0
         self.findings = Findings()
         self.counters = Counters(self.program, self.waves_per_workgroup, trace)
@@ -91,7 +92,7 @@ class Machine:
         self.waiting[:] = 0
         defined = initial_registers(self.launch, self.state, first, count)
         everything = (1 << SCALAR_BIT + 128) - 1
-        group = Group(np.arange(waves), self.program.entry, everything & ~defined)
+        group = Group(np.arange(waves), self.program.entry, everything & ~defined, self.mode)
         group.refresh_lanes(self.state)
         self.ready, self.parked = [group], []
         self.counters.waves += waves
@@ -149,6 +150,26 @@ class Machine:
             self.lds.races.finish(np.flatnonzero(over))
         self._release(counts > 0)
         return RESCHEDULE
+
+    # -- float mode --------------------------------------------------------------------------------------------------
+
+    def flush_denormals(self, flush: bool) -> None:
+        """Let the host's float unit treat float32 denormals as the wave's MODE says."""
+        if flush != self.flushing:
+            import torch
+
+            torch.set_flush_denormal(flush)
+            self.flushing = flush
+
+    @contextmanager
+    def kept_denormals(self) -> Iterator[None]:
+        """Denormals are kept inside, whatever MODE says."""
+        before = self.flushing
+        self.flush_denormals(False)
+        try:
+            yield
+        finally:
+            self.flush_denormals(before)
 
     # -- late delivery ---------------------------------------------------------------------------------------------
 
@@ -332,15 +353,7 @@ def _hardware_registers() -> dict[str, Callable[[Group], Any]]:
     def zero(g: Group) -> Array:
         return np.zeros((g.n, 1), np.uint32)
 
-    return {name: zero for name in ("HW_REG_XCC_ID", "HW_REG_HW_ID", "HW_REG_MODE")}
+    def mode(g: Group) -> Array:
+        return np.full((g.n, 1), g.mode, np.uint32)
 
-
-@contextmanager
-def _denormals_kept() -> Iterator[None]:
-    import torch
-
-    torch.set_flush_denormal(False)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(True)
+    return {"HW_REG_MODE": mode, "HW_REG_XCC_ID": zero, "HW_REG_HW_ID": zero}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 
 from workbench.gfx950.emulator.builder import Builder, Run
+from workbench.gfx950.emulator.mode import checked_mode
 from workbench.gfx950.emulator.operands import EXEC
 from workbench.gfx950.emulator.registry import op
 from workbench.gfx950.emulator.state import Group
@@ -399,15 +401,37 @@ def _set_bit(b: Builder) -> Run:
     return run
 
 
+_HWREG = re.compile(r"hwreg\(\s*(\w+)\s*(?:,\s*(\d+)\s*,\s*(\d+)\s*)?\)")
+
+
 @op("s_getreg_b32")
 def _get_hardware_register(b: Builder) -> Run:
     dst = b.sdst()
     registers = b.machine.hardware_registers
-    name = b.operand(1).label.removeprefix("hwreg(").split(",")[0].rstrip(")")
-    if name not in registers:
-        raise b.error(f"hardware register {name} is not modelled; known: {', '.join(registers)}")
-    read = registers[name]
-    return lambda g: dst(g, read(g))
+    match = _HWREG.match(b.operand(1).label)
+    if match is None or match[1] not in registers:
+        raise b.error(f"this hardware register is not modelled; known: {', '.join(registers)}")
+    read, first, width = registers[match[1]], _U32(int(match[2] or 0)), int(match[3] or 32)
+    keep = _U32((1 << width) - 1)
+    return lambda g: dst(g, read(g) >> first & keep)
+
+
+@op("s_setreg_imm32_b32")
+def _set_hardware_register(b: Builder) -> Run:
+    """Only fields of MODE; the value is a constant, so all waves of a group agree."""
+    match = _HWREG.match(b.operand(0).label)
+    if match is None or match[1] != "HW_REG_MODE":
+        raise b.error("only fields of HW_REG_MODE can be set")
+    first, width = int(match[2] or 0), int(match[3] or 32)
+    field = ((1 << width) - 1) << first
+    value = b.operand(1).bits32() << first & field
+    machine, where = b.machine, b.ins.where()
+
+    def run(g: Group) -> None:
+        g.mode = checked_mode((g.mode & ~field) | value, where)
+        machine.flush_denormals(g.flushes)
+
+    return run
 
 
 @op("s_memtime", "s_memrealtime")

@@ -95,6 +95,7 @@ def advance(machine: Machine, g: Group, stop: int, limit: int) -> bool:
     """Run a group until it leaves the ready list, reaches `stop`, or has executed `limit` instructions (then True)."""
     code, executed = machine.code, machine.counters.executed
     state, pc, left = machine.state, g.pc, limit
+    machine.flush_denormals(g.flushes)
     while left:
         step = code[pc]
         if step.touches & g.pending or step.reads & g.uninit:

@@ -113,10 +113,11 @@ class Group:
     `sel` indexes a register row: a slice when the slots are consecutive, so that rows are views, else an index array.
     """
 
-    __slots__ = ("dense", "lane_bits", "lanes", "lgkm", "n", "pc", "pending", "sel", "slots", "uninit", "vm")
+    __slots__ = ("dense", "lane_bits", "lanes", "lgkm", "mode", "n", "pc", "pending", "sel", "slots", "uninit", "vm")
 
-    def __init__(self, slots: Array, pc: int, uninit: int) -> None:
+    def __init__(self, slots: Array, pc: int, uninit: int, mode: int) -> None:
         self.pc = pc
+        self.mode = mode
         self.uninit = uninit
         self.pending = 0
         self.vm: list[Pending] = []
@@ -149,13 +150,18 @@ class Group:
             bits |= entry.bits
         self.pending = bits
 
-    def signature(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Groups merge only if their outstanding operations agree."""
-        return tuple(entry.pc for entry in self.vm), tuple(entry.pc for entry in self.lgkm)
+    @property
+    def flushes(self) -> bool:
+        """Whether MODE says that float32 denormals are flushed."""
+        return self.mode >> 4 & 3 == 0
+
+    def signature(self) -> tuple[object, ...]:
+        """Groups merge only if their modes and outstanding operations agree."""
+        return self.mode, tuple(entry.pc for entry in self.vm), tuple(entry.pc for entry in self.lgkm)
 
     def subset(self, index: Array, state: WaveState) -> Group:
         """A new group of the waves that the boolean `index` picks, at the same place."""
-        part = Group(self.slots[index], self.pc, self.uninit)
+        part = Group(self.slots[index], self.pc, self.uninit, self.mode)
         part.vm = [entry.take(index) for entry in self.vm]
         part.lgkm = [entry.take(index) for entry in self.lgkm]
         part.pending = self.pending

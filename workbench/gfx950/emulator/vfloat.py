@@ -89,8 +89,7 @@ def _binary(b: Builder) -> Run:
 def _fma(b: Builder) -> Run:
     third = 0 if b.ins.opcode == "v_fmac_f32" else 3
     x, y, z, dst = b.f32(1), b.f32(2), b.f32(third), float_writer(b)
-    exact = b.machine.keeps_denormals
-    return lambda g: dst(g, fp.fma32(x(g), y(g), z(g), exact))
+    return lambda g: dst(g, fp.fma32(x(g), y(g), z(g), not g.flushes))
 
 
 @op("v_mad_f32", "v_mac_f32", "v_mad_legacy_f32")
@@ -232,7 +231,7 @@ def _division_fma(b: Builder) -> Run:
     x, y, z, flag, dst = b.f32(1), b.f32(2), b.f32(3), b.lanes_of(), b.vdst()
 
     def run(g: Group) -> None:
-        result = fp.fma32(x(g), y(g), z(g))
+        result = fp.fma32(x(g), y(g), z(g), not g.flushes)
         # The numerator's exponent tells in which direction v_div_scale_f32 had scaled.
         exponent = np.asarray(z(g)).view(_U32) >> _U32(23) & _U32(255)
         undo = np.where(exponent > 127, _F32(2.0**64), _F32(2.0**-64))

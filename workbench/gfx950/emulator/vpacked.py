@@ -63,9 +63,9 @@ def _packed_binary(b: Builder) -> Run:
 def _packed_fma(b: Builder) -> Run:
     (x0, y0, z0), (x1, y1, z1) = _pair_sources(b, 3)
     low, high = b.vdst(0), b.vdst(0, 1)
-    exact = b.machine.keeps_denormals
 
     def run(g: Group) -> None:
+        exact = not g.flushes
         first, second = fp.fma32(x0(g), y0(g), z0(g), exact), fp.fma32(x1(g), y1(g), z1(g), exact)
         low(g, first)
         high(g, second)
