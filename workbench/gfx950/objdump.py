@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,7 +54,6 @@ def parse_objdump(text: str) -> Code:
     return {name: _with_labels(list(lines)) for name, lines in _functions(text) if lines}
 
 
-@lru_cache(maxsize=1)
 def _candidates() -> tuple[str, ...]:
     named = os.environ.get(OBJDUMP_VARIABLE)
     rocm = sorted(Path("/opt").glob("rocm*/llvm/bin/llvm-objdump"), reverse=True)

@@ -57,15 +57,14 @@ class Occupancy:
 
     @property
     def admitted(self) -> dict[str, int]:
-        """Resource -> workgroups per CU that it admits."""
+        """Resource -> workgroups per CU that it admits; no entry for LDS where none is used."""
         limits = self.limits
         slots = limits.wave_slots // self.num_warps
-        by_lds = limits.lds_bytes // self.allocated_lds if self.lds_bytes else slots
-        return {
-            "registers": limits.simds * (limits.vgprs // self.allocated_vgprs) // self.num_warps,
-            "LDS": by_lds,
-            "wave slots": slots if self.num_warps == 1 else min(slots, limits.workgroups),
-        }
+        found = {"registers": limits.simds * (limits.vgprs // self.allocated_vgprs) // self.num_warps}
+        if self.lds_bytes:
+            found["LDS"] = limits.lds_bytes // self.allocated_lds
+        found["wave slots"] = slots if self.num_warps == 1 else min(slots, limits.workgroups)
+        return found
 
     @property
     def workgroups_per_cu(self) -> int:
@@ -195,7 +194,7 @@ def _register_step(occupancy: Occupancy) -> Step | None:
 
 
 def _lds_step(occupancy: Occupancy) -> Step | None:
-    target = _lds_for(occupancy, occupancy.admitted["LDS"] + 1)
+    target = _lds_for(occupancy, occupancy.admitted.get("LDS", 0) + 1)
     if target is None:
         return None
     return _step(_less_lds(occupancy, target), occupancy, what_if(occupancy, lds_bytes=target))

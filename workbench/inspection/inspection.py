@@ -105,7 +105,7 @@ def inspect_kernel(
         llvm_occupancy=llvm_occupancy(kernel.resources, limits, modern=modern_llvm) if limits else None,
         steps=next_steps(occupancy) if occupancy else (),
         budget=issue_budget(instructions, kernel.target, waves_per_simd=waves) if hot and limits else None,
-        notes=(*notes, *_notes(kernel, limits, lds_bytes, num_warps, flow)),
+        notes=(*notes, *_unknown(kernel, lds_bytes, num_warps), *_notes(kernel, limits, flow, hot)),
     )
 
 
@@ -116,23 +116,26 @@ def _limits(target: str) -> Limits | None:
         return None
 
 
-def _notes(
-    kernel: Kernel, limits: Limits | None, lds_bytes: int | None, num_warps: int | None, flow: ControlFlow | None
-) -> list[str]:
+def _unknown(kernel: Kernel, lds_bytes: int | None, num_warps: int | None) -> list[str]:
     resources = kernel.resources
+    notes = []
+    if lds_bytes is None and not resources.lds_bytes:
+        notes.append("the file names no LDS; a dynamic part, such as all of Triton's, must be given (--lds)")
+    if num_warps is None and not resources.workgroup_size_known:
+        notes.append("the file names no workgroup size: 1024 threads are assumed unless waves are given (--warps)")
+    return notes
+
+
+def _notes(kernel: Kernel, limits: Limits | None, flow: ControlFlow | None, hot: Loop | None) -> list[str]:
     notes = []
     if limits is None:
         notes.append(f"no limits and costs are known for {kernel.target}: no occupancy, no issue budget")
-    elif note := cap_note(resources, limits):
+    elif note := cap_note(kernel.resources, limits):
         notes.append(note)
-    if lds_bytes is None and not resources.lds_bytes:
-        notes.append(
-            "the file names no static LDS; a dynamic part, such as all of Triton's, is not in the file: give it"
-        )
-    if num_warps is None and not resources.workgroup_size_known:
-        notes.append("the file names no workgroup size: 1024 threads are assumed; give the waves of a workgroup")
     if flow and flow.indirect:
         notes.append("the code jumps through registers: loops may be missing")
-    if flow and not flow.loops:
+    if flow and hot is None:
         notes.append("the kernel has no loop: no hot loop, no issue budget")
+    if hot and hot.children:
+        notes.append("the hot loop holds inner loops, whose instructions its mix and budget count once")
     return notes
