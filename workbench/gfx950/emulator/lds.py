@@ -75,6 +75,30 @@ class LocalMemory:
         self._check_initialised(ins, g, place, size, values, lanes)
         return values
 
+    def write(self, ins: Instruction, g: Group, place: Array, values: list[Array], size: int, lanes: Array | None) -> Any:
+        """A checked store; returns what a Pending keeps for the race check.
+
+        Replicated layouts let several waves store the same value, which is no race: a store that changes nothing, or
+        repeats what another wave stores in the same instruction, leaves no mark.
+        """
+        if not self.races.enabled:
+            self.store(place, values, size, lanes)
+            return None
+        before = self._raw(place, size)
+        self.store(place, values, size, lanes)
+        after = self._raw(place, size)
+        keep = (1 << 8 * min(size, 4)) - 1
+        wanted = [value & _U32(keep) for value in values]
+        repeats = _all_equal(before, wanted) | (_all_equal(after, wanted) & ~self.races.owns(g, place))
+        if repeats.any():
+            lanes = ~repeats if lanes is None else lanes & ~repeats
+        return self.races.touch(ins, g, place, size, lanes, write=True)
+
+    def _raw(self, place: Array, size: int) -> list[Array]:
+        if size < 4 or (place & 3).any():
+            return [self._bytes_at(place + 4 * k, min(size, 4)) for k in range(max(1, size // 4))]
+        return [self.words.take((place >> 2) + k) for k in range(size // 4)]
+
     def _bytes_at(self, place: Array, count: int) -> Array:
         word = np.zeros(place.shape, np.uint32)
         for byte in range(count):
@@ -123,6 +147,13 @@ class LocalMemory:
         place, data, lanes = entry
         size = 4 * data.shape[-1]
         self.store(place, [data[..., k] for k in range(data.shape[-1])], size, None if lanes.all() else lanes)
+
+
+def _all_equal(left: list[Array], right: list[Array]) -> Array:
+    equal = left[0] == right[0]
+    for a, b in zip(left[1:], right[1:], strict=True):
+        equal = equal & (a == b)
+    return equal
 
 
 READS = {
@@ -183,9 +214,8 @@ def _write(b: Builder) -> Run:
     def run(g: Group) -> None:
         place = lds.locate(ins, g, offsets(g), size, g.lanes)
         machine.count_lds(ins, g, place, size, write=True)
-        touched = lds.races.touch(ins, g, place, size, g.lanes, write=True)
         values = [value(g) >> _U32(shift) if shift else value(g) for value in data]
-        lds.store(place, values, size, g.lanes)
+        touched = lds.write(ins, g, place, values, size, g.lanes)
         g.lgkm.append(Pending(ins.index, False, (), (), None, 0, touched=touched))
 
     return run
@@ -214,11 +244,11 @@ def _two(b: Builder) -> Run:
         for i in range(2):
             place = lds.locate(ins, g, offsets[i](g), size, g.lanes)
             machine.count_lds(ins, g, place, size, write=not reading)
-            touched = lds.races.touch(ins, g, place, size, g.lanes, write=not reading)
             if reading:
+                touched = lds.races.touch(ins, g, place, size, g.lanes, write=False)
                 values += lds.load(ins, g, place, size, g.lanes)
             else:
-                lds.store(place, [value(g) for value in data[i]], size, g.lanes)
+                touched = lds.write(ins, g, place, [value(g) for value in data[i]], size, g.lanes)
         g.lgkm.append(Pending(ins.index, False, rows, tuple(values), g.lanes, bits, touched=touched))
         g.pending |= bits
 

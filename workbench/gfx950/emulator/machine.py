@@ -22,6 +22,7 @@ from workbench.gfx950.emulator.mode import initial_mode
 from workbench.gfx950.emulator.memory import AccessError, Allocation
 from workbench.gfx950.emulator.program import Instruction, Program
 from workbench.gfx950.emulator.registry import build
+from workbench.gfx950.emulator.undefined import UndefinedValues, register_names
 from workbench.gfx950.emulator.state import SCALAR_BIT, WAVE, Array, Group, Pending, WaveState
 
 if TYPE_CHECKING:
@@ -59,6 +60,9 @@ class Machine:
         self.flushing = False
         self.steps = 0
         self.findings = Findings()
+        self.undefined = UndefinedValues()
+        self.tainted = 0
+        """Registers that the running instruction leaves undefined."""
         self.counters = Counters(self.program, self.waves_per_workgroup, trace)
         self.hardware_registers = _hardware_registers()
         self.scratch_size = self.program.descriptor.get("private_segment_fixed_size", 0)
@@ -301,8 +305,7 @@ class Machine:
             self._report_stale(step, g, stale)
         unset = step.reads & g.uninit
         if unset:
-            self.report("register-uninitialised", step.ins, g, 0, f"reads {register_names(unset)}, never written")
-            g.uninit &= ~unset
+            self.undefined.meet(self, step, g, unset)
 
     def _report_stale(self, step: Step, g: Group, stale: int) -> None:
         for queue, counter in ((g.vm, "vmcnt"), (g.lgkm, "lgkmcnt")):
@@ -326,17 +329,6 @@ def _same_queue(opcode: str, counter: str) -> bool:
     if counter == "vmcnt":
         return opcode.startswith(("buffer_", "global_", "scratch_"))
     return opcode.startswith("ds_")
-
-
-def register_names(bits: int) -> str:
-    """`v3, a0, s[vcc]` for a register mask."""
-    names = []
-    for bit in range(bits.bit_length()):
-        if bits >> bit & 1:
-            scalar = bit - SCALAR_BIT
-            special = {106: "vcc_lo", 107: "vcc_hi", 124: "m0", 125: "scc", 126: "exec_lo", 127: "exec_hi"}
-            names.append(special.get(scalar, f"s{scalar}") if scalar >= 0 else f"a{bit - 256}" if bit >= 256 else f"v{bit}")
-    return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
 
 
 def _register_counts(program: Program) -> tuple[int, int]:

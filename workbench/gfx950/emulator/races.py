@@ -49,6 +49,7 @@ class RaceTracker:
         waves = workgroups * self.waves_each if self.enabled else 0
         self.read_marks = np.zeros((waves, words_each), np.uint8)
         self.write_marks = np.zeros((waves, words_each), np.uint8)
+        self.owner = np.zeros(workgroups * words_each if self.enabled else 0, np.int32)
         self.log: list[_Access] = []
         self.epoch = np.zeros(workgroups, np.int64)
         """Barriers that each workgroup has passed."""
@@ -76,6 +77,13 @@ class RaceTracker:
         kept = place if lanes is None else np.where(lanes, place, -size)
         self.log.append(_Access(ins, g.slots, kept, size, write, self.epoch[state.workgroup[g.sel]]))
         return words, size, write, byte
+
+    def owns(self, g: Group, place: Array) -> Array:
+        """Of the waves that access the same word in one instruction, one owns it: bool [waves, 64]."""
+        wave = np.broadcast_to(g.slots[:, None].astype(np.int32), place.shape)
+        words = place >> 2
+        self.owner[words] = wave
+        return self.owner.take(words) == wave
 
     def _mark(self, words: Array, size: int, write: bool, byte: Array | None = None) -> None:
         marks = (self.write_marks if write else self.read_marks).reshape(-1)

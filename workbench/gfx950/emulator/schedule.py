@@ -112,6 +112,9 @@ def advance(machine: Machine, g: Group, stop: int, limit: int) -> bool:
             return False
         if g.uninit & step.writes:
             g.uninit &= ~step.writes
+        if machine.tainted:
+            g.uninit |= machine.tainted
+            machine.tainted = 0
         if step.writes_exec:
             g.refresh_lanes(state)
         g.pc = pc

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from workbench.gfx950.emulator.builder import Builder, Run
-from workbench.gfx950.emulator.operands import Operand
 from workbench.gfx950.emulator.registry import op
 from workbench.gfx950.emulator.salu import reverse_bits
 from workbench.gfx950.emulator.state import Group
@@ -162,7 +161,7 @@ def _bitop3(b: Builder) -> Run:
 @op("v_perm_b32")
 def _permute_bytes(b: Builder) -> Run:
     x, y, selector, dst = b.u32(1), b.u32(2), b.u32(3), b.vdst()
-    constant = b.operand(3).kind in ("const",)
+    constant = b.operand(3).kind == "const"
 
     def general(g: Group) -> None:
         wide = x(g).astype(_U64) << _U64(32) | y(g)
@@ -354,7 +353,7 @@ def _write_lane(b: Builder) -> Run:
     target = b.operand(0)
     value, lane = b.u32(1), b.u32(2)
     row = b.state.v[b.row(target)]
-    b.mark_read(Operand("v", target.index))
+    # Not a read of the old content: spilled scalars are written lane by lane into a register that starts undefined.
     b.vdst()
 
     def run(g: Group) -> None:

@@ -1,0 +1,79 @@
+"""Values that nobody defined, followed through registers until they matter.
+
+Compilers copy, spill and combine registers whose content is never used, so reading one is no fault by itself. It is one
+when the value reaches memory, an address, a branch or EXEC.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from workbench.gfx950.emulator.program import Instruction
+from workbench.gfx950.emulator.state import SCALAR_BIT, Group
+
+if TYPE_CHECKING:
+    from workbench.gfx950.emulator.machine import Machine, Step
+
+_SINKS = {"vmem load", "vmem store", "vmem to lds", "vmem atomic", "scratch load", "scratch store", "lds read",
+          "lds write", "lds atomic", "smem", "branch"}  # fmt: skip
+_HALVES_APART = ("v_mad_u64_u32", "v_mad_i64_i32", "v_lshl_add_u64", "v_mov_b64", "v_pk_")
+"""Instructions whose low result does not depend on the high half of a source pair."""
+
+
+class UndefinedValues:
+    """Where each undefined register was first read."""
+
+    def __init__(self) -> None:
+        self._origin: dict[int, tuple[str, Instruction]] = {}
+
+    def meet(self, machine: Machine, step: Step, g: Group, unset: int) -> None:
+        """An instruction reads undefined registers: report if they matter, else what it writes is undefined too."""
+        ins = step.ins
+        if (ins.kind.family in _SINKS or step.writes_exec) and (unset := self._that_matter(step, unset)):
+            origin = self._origin.get(unset.bit_length() - 1)
+            detail = f"; the value comes from {origin[0]}, first read at {origin[1].where()}" if origin else ""
+            machine.report("register-uninitialised", ins, g, 0, f"uses {register_names(unset)}, never defined{detail}")
+            g.uninit &= ~unset
+            return
+        tainted = step.writes
+        if ins.opcode.startswith(_HALVES_APART) and ins.operands[0].count == 2:
+            low = 1 << (0 if ins.operands[0].kind == "v" else 256) + ins.operands[0].index
+            if not unset & self._low_halves(ins):
+                tainted &= ~low
+        for bit in _bits(tainted):
+            self._origin.setdefault(bit, self._origin.get(unset.bit_length() - 1, (register_names(unset), ins)))
+        # The step clears its own writes before this takes effect, so it is applied afterwards.
+        machine.tainted = tainted
+
+    @staticmethod
+    def _that_matter(step: Step, unset: int) -> int:
+        """LDS data may be padding: it counts only when it is read back, which the LDS check sees."""
+        ins = step.ins
+        if ins.kind.family != "lds write":
+            return unset
+        address = ins.operands[0]
+        return unset & (1 << address.index)
+
+    @staticmethod
+    def _low_halves(ins: Instruction) -> int:
+        bits = 0
+        for operand in ins.operands[1:]:
+            if operand.kind in ("v", "a", "s"):
+                base = {"v": 0, "a": 256, "s": SCALAR_BIT}[operand.kind]
+                bits |= 1 << base + operand.index
+        return bits
+
+
+def _bits(mask: int) -> list[int]:
+    return [bit for bit in range(mask.bit_length()) if mask >> bit & 1]
+
+
+def register_names(bits: int) -> str:
+    """`v3, a0, s[vcc]` for a register mask."""
+    names = []
+    for bit in range(bits.bit_length()):
+        if bits >> bit & 1:
+            scalar = bit - SCALAR_BIT
+            special = {106: "vcc_lo", 107: "vcc_hi", 124: "m0", 125: "scc", 126: "exec_lo", 127: "exec_hi"}
+            names.append(special.get(scalar, f"s{scalar}") if scalar >= 0 else f"a{bit - 256}" if bit >= 256 else f"v{bit}")
+    return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
