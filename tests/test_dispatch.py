@@ -427,9 +427,14 @@ def test_gfx950_dense_has_256_rows_and_one_program_per_compute_unit():
     choice = select_dense_spec(dense(seqlen=8192), MI355X)
     spec = choice.spec
     assert (spec.block_m, spec.num_warps, spec.grid, spec.persist_decode) == (256, 8, "persistent", "auto")
-    assert spec.lazy_rescale
+    assert not spec.transposed_qk
     assert num_persistent_programs(spec, MI355X) == 256
     assert "256 programs share 512 work items" in choice.reasons[-1]
+
+
+@pytest.mark.parametrize(("head_size", "lazy"), [(64, True), (80, False), (128, False)])
+def test_gfx950_rescales_lazily_where_the_branch_spills_nothing(head_size, lazy):
+    assert select_dense_spec(dense(seqlen=8192, head_size=head_size), MI355X).spec.lazy_rescale == lazy
 
 
 def test_a_spec_may_name_its_own_programs():

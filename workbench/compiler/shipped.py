@@ -58,7 +58,7 @@ LEVERS_AMD: Levers = (
     {"flush_denormals": False},
 )
 LEVERS_DENSE: Levers = (
-    {"transposed_qk": False},
+    {"transposed_qk": True},
     {"mask_split": False},
     {"lazy_rescale": False},
     {"grid": "default"},

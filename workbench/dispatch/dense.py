@@ -47,7 +47,7 @@ def select_dense_spec(problem: DenseAttentionProblem, device: Device | None = No
         num_stages=geometry.num_stages,
         waves_per_eu=geometry.waves_per_eu,
         matrix_instr_nonkdim=geometry.matrix_instr_nonkdim,
-        transposed_qk=geometry.transposed_qk,
+        lazy_rescale=_has_room_for_a_branch(problem, device),
         grid="persistent" if persistent else "default",
         num_persistent=INTERPRETER_PROGRAMS if device is None else None,
     )
@@ -59,6 +59,11 @@ def select_dense_spec(problem: DenseAttentionProblem, device: Device | None = No
     else:
         why = f"Default grid: one program for each of {items} work items."
     return DenseChoice(spec, cohort.name, (f"Cohort {cohort.name}.", *cohort.reasons, why))
+
+
+def _has_room_for_a_branch(problem: DenseAttentionProblem, device: Device | None) -> bool:
+    """Whether the lazy rescale spills nothing: over 64 channels, AMD's loop has no register left for its branch."""
+    return device is None or device.vendor != "amd" or head_pad(problem.head_size) <= 64
 
 
 def num_persistent_programs(spec: DenseSpec, device: Device | None) -> int:
@@ -116,14 +121,17 @@ def _cohort(problem: DenseAttentionProblem, device: Device | None) -> Cohort:
 
 def _amd(problem: DenseAttentionProblem, device: Device) -> Cohort:
     if device.arch == "gfx950" and head_pad(problem.head_size) <= 128:
-        reason = "256 query rows over 8 waves, 32 each; the transposed product keeps the softmax within a lane."
-        return Cohort("dense-gfx950", _transposed(256, 64, waves_per_eu=2), (reason,))
+        reason = (
+            "256 query rows over 8 waves, 32 each; the plain product, whose operands Triton swaps by itself, "
+            "so that a lane holds keys of one row."
+        )
+        return Cohort("dense-gfx950", _rows_of_32(256, 64, waves_per_eu=2), (reason,))
     reason = "128 query rows over 4 waves, 32 each: LDS and registers hold no more."
     tile = 64 if head_pad(problem.head_size) <= 128 else 32
-    return Cohort("dense-amd", _transposed(128, tile), (reason,))
+    return Cohort("dense-amd", _rows_of_32(128, tile), (reason,))
 
 
-def _transposed(rows: int, tile: int, waves_per_eu: int = 0) -> Geometry:
+def _rows_of_32(rows: int, tile: int, waves_per_eu: int = 0) -> Geometry:
     return Geometry(
         rows,
         tile,
@@ -131,7 +139,6 @@ def _transposed(rows: int, tile: int, waves_per_eu: int = 0) -> Geometry:
         num_stages=2,
         waves_per_eu=waves_per_eu,
         matrix_instr_nonkdim=MFMA_ROWS,
-        transposed_qk=True,
     )
 
 
