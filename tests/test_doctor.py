@@ -8,6 +8,7 @@ import torch
 
 from workbench import doctor
 from workbench.doctor import Check, Finding, checks
+from workbench.doctor_probe import check_output, probe_arguments
 
 
 def test_a_check_that_breaks_is_a_no_with_its_error():
@@ -64,6 +65,12 @@ def test_a_gpu_is_of_no_use_to_an_interpreting_process(monkeypatch):
     assert doctor.find_gpu().ok
 
 
+def test_a_probe_that_computes_nonsense_is_found_out():
+    arguments = probe_arguments()
+    with pytest.raises(ArithmeticError, match="nan"):
+        check_output(arguments)
+
+
 def test_the_numpy_that_breaks_an_older_interpreter_is_named(monkeypatch):
     error = "TypeError: only 0-dimensional arrays can be converted to Python scalars\n"
     monkeypatch.setattr(doctor, "_run", lambda *_, **__: subprocess.CompletedProcess([], 1, "", error))
@@ -86,7 +93,7 @@ def test_command_survives_a_machine_without_gpu_tools():
     command = [sys.executable, "-m", "workbench", "doctor"]
     run = subprocess.run(command, capture_output=True, text=True, env=nothing, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "a kernel ran on the CPU and its result is right" in run.stdout
+    assert run.stdout.count("a kernel ran and its result is right") == 2
     assert "a kernel compiled" in run.stdout
     assert "rocprofv3" in run.stdout
     assert "Traceback" not in run.stderr

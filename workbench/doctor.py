@@ -103,25 +103,11 @@ def find_interpreter() -> Finding:
 
 def find_offline_compiler() -> Finding:
     """Machine code for a GPU that need not be here; compiles a kernel."""
-    from workbench.compiler import (
-        KernelRef,
-        KernelRequest,
-        compile_kernel,
-        describe_argument,
-        pointer_argument,
-        triton_versions,
-    )
+    from workbench.compiler import compile_kernel, triton_versions
+    from workbench.doctor_probe import probe_request
 
-    pointer = pointer_argument("float16")
-    arguments = {"p_x": pointer, "p_out": pointer, "exponent": describe_argument(3)}
     try:
-        request = KernelRequest(
-            kernel=KernelRef("workbench.kernels.probe", "matrix_power_kernel"),
-            arguments=tuple(arguments.items()),
-            constexprs=(("N", 16),),
-            target=OFFLINE_TARGET,
-        )
-        registers = compile_kernel(request, time_limit=_PROBE_TIMEOUT_S).registers
+        registers = compile_kernel(probe_request(OFFLINE_TARGET), time_limit=_PROBE_TIMEOUT_S).registers
     except WorkbenchError as error:
         return Finding(False, str(error), "pip install --upgrade triton")
     vgprs = registers.vgprs if registers else "unknown"
@@ -129,12 +115,19 @@ def find_offline_compiler() -> Finding:
 
 
 def find_emulator() -> Finding:
-    """Machine code executed on the CPU."""
+    """Machine code executed on the CPU; runs what the offline compiler made."""
+    from workbench.compiler import compile_kernel
+    from workbench.doctor_probe import VERDICT, check_output, probe_arguments, probe_request
+    from workbench.gfx950.emulator import emulate
+
+    arguments = probe_arguments()
     try:
-        import workbench.gfx950.emulator  # noqa: F401
-    except ImportError as error:
-        return Finding(False, f"not in this installation: {error}", "use the interpreter for results")
-    return Finding(True, "runs what offline compilation produces")
+        compiled = compile_kernel(probe_request(OFFLINE_TARGET), time_limit=_PROBE_TIMEOUT_S)
+        result = emulate(compiled, (1, 1, 1), arguments)
+        check_output(arguments)
+    except (WorkbenchError, ArithmeticError) as error:
+        return Finding(False, str(error), "another Triton may emit code that the emulator knows")
+    return Finding(True, f"{VERDICT}, after {result.wave_instructions} wave-instructions")
 
 
 def find_notebooks() -> Finding:
