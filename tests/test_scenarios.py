@@ -191,7 +191,7 @@ def _nature(problem):
 def test_small_dense_scenarios_keep_their_nature():
     for scenario in (scenario for scenario in SMALL if scenario.kind == "dense"):
         small, full = scenario.problem, scenario.scaled_from
-        assert scenario_sizes._dense_steps(small) <= 2 * scenario_sizes.MAX_DENSE_STEPS
+        assert scenario_sizes._dense_steps(small) <= scenario_sizes.MAX_DENSE_STEPS
         assert small.seqlen_q == small.seqlen_kv >= 200
         assert small.seqlen_q % 128 == full.seqlen_q % 128
         assert (small.group_size, small.causal, small.head_size) == (full.group_size, full.causal, full.head_size)

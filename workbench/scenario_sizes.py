@@ -12,8 +12,8 @@ from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
 
 SMALL_SIZE_RULE = (
     "small size: at most 2 KV heads and 4 sequences (dense: a batch of 2) are kept, then lengths and windows are "
-    "halved and, if need be, sequences left out until the interpreter's work fits its budget; tails, GQA groups, head "
-    "sizes and block sizes stay"
+    "halved and, if need be, sequences (dense: KV heads too) left out until the interpreter's work fits its budget; "
+    "tails, GQA groups, head sizes and block sizes stay"
 )
 
 MAX_KV_HEADS = 2
@@ -21,7 +21,7 @@ MAX_SEQUENCES = 4
 MAX_BATCH = 2
 MAX_STEPS = 96
 """Key-loop steps over all programs of one launch."""
-MAX_DENSE_STEPS = 256
+MAX_DENSE_STEPS = 144
 """The same for a dense launch, which runs in one lane only."""
 MAX_ROWS = 1280
 """Query tokens times query heads: the split-KV merge has a program for each."""
@@ -54,10 +54,11 @@ def small_unified(problem: UnifiedAttentionProblem) -> UnifiedAttentionProblem:
 def small_dense(problem: DenseAttentionProblem) -> DenseAttentionProblem:
     """The problem at small size."""
     smallest = problem
-    for halvings in range(_MAX_HALVINGS):
-        smallest = _scaled_dense(problem, halvings)
-        if _dense_steps(smallest) <= MAX_DENSE_STEPS:
-            break
+    for batch, num_kv_heads in ((MAX_BATCH, MAX_KV_HEADS), (1, MAX_KV_HEADS), (1, 1)):
+        for halvings in range(_MAX_HALVINGS):
+            smallest = _scaled_dense(problem, batch, num_kv_heads, halvings)
+            if _dense_steps(smallest) <= MAX_DENSE_STEPS:
+                return smallest
     return smallest
 
 
@@ -93,11 +94,13 @@ def _scaled_unified(problem: UnifiedAttentionProblem, num_seqs: int, halvings: i
     )
 
 
-def _scaled_dense(problem: DenseAttentionProblem, halvings: int) -> DenseAttentionProblem:
-    num_kv_heads = min(problem.num_kv_heads, MAX_KV_HEADS)
+def _scaled_dense(
+    problem: DenseAttentionProblem, max_batch: int, max_kv_heads: int, halvings: int
+) -> DenseAttentionProblem:
+    num_kv_heads = min(problem.num_kv_heads, max_kv_heads)
     seqlen_kv = _halved_length(problem.seqlen_kv, _KEY_TILE, MIN_DENSE, halvings)
     return problem.with_changes(
-        batch=min(problem.batch, MAX_BATCH),
+        batch=min(problem.batch, max_batch),
         num_query_heads=problem.group_size * num_kv_heads,
         num_kv_heads=num_kv_heads,
         seqlen_q=_halved_length(problem.seqlen_q, _KEY_TILE, MIN_DENSE, halvings),
