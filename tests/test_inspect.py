@@ -67,6 +67,14 @@ def test_one_kernel_of_a_file():
     assert {section.evidence for section in found.sections() if section.title != budget.title} == {"static"}
 
 
+def test_summary_for_studies():
+    (found,) = inspect_file(FILES / "two_kernels.s", "attend_small")
+    summary = found.summary()
+    assert {"vgprs": 64, "workgroups_per_cu": 8, "hot mfma": 3, "qk_to_pv": 7}.items() <= summary["static"].items()
+    assert summary["modelled"]["mfma_efficiency"] == 0.96
+    assert summary["modelled"]["binding"] == "vector math"
+
+
 def test_figures_that_the_file_lacks_can_be_given(tmp_path):
     (bare,) = inspect_file(FILES / "handwritten.s", lds_bytes=80 * 1024, num_warps=2)
     assert (bare.occupancy.workgroups_per_cu, bare.occupancy.limiters) == (2, ("LDS",))

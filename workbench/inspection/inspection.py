@@ -47,6 +47,39 @@ class Inspection:
         """Instructions of the hot loop in program order."""
         return self.flow.instructions(self.hot) if self.flow and self.hot else ()
 
+    def summary(self) -> dict[str, dict[str, int | float | str | None]]:
+        """The figures that studies compare, by evidence kind. Instruction counts are those of the hot loop."""
+        resources, occupancy, budget = self.kernel.resources, self.occupancy, self.budget
+        families = self.hot_mix.families() if self.hot_mix else {}
+        to_pv = self.runs.qk_to_pv if self.runs else None
+        static: dict[str, int | float | str | None] = {
+            "vgprs": resources.vgprs,
+            "vgprs_reserved": resources.vgprs_reserved,
+            "agprs": resources.agprs,
+            "sgprs": resources.sgprs,
+            "vgpr_spills": resources.vgpr_spills,
+            "scratch_bytes": resources.scratch_bytes,
+            "code_bytes": resources.code_bytes,
+            "lds_bytes": occupancy.lds_bytes if occupancy else resources.lds_bytes,
+            "workgroups_per_cu": occupancy.workgroups_per_cu if occupancy else None,
+            "waves_per_simd": occupancy.waves_per_simd if occupancy else None,
+            "limited_by": " and ".join(occupancy.limiters) if occupancy else None,
+            "longest_run": self.runs.longest.length if self.runs else None,
+            "qk_to_pv": to_pv.length if to_pv else None,
+            **{f"hot {family}": count for family, count in families.items()},
+        }
+        modelled: dict[str, int | float | str | None] = {}
+        if budget:
+            modelled = {f"{pipe} cycles": cycles for pipe, cycles in budget.cycles.items()}
+            modelled |= {
+                "shadow cycles": budget.shadow,
+                "exposed vector cycles": budget.exposed,
+                "least cycles": budget.least_cycles,
+                "binding": budget.binding,
+                "mfma_efficiency": budget.mfma_efficiency,
+            }
+        return {"static": static, "modelled": modelled}
+
     def sections(self) -> tuple[Section, ...]:
         """The figures as titled tables."""
         from workbench.inspection.sections import sections_of
