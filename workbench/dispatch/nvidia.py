@@ -45,7 +45,7 @@ def _prefill(problem: UnifiedAttentionProblem, device: Device) -> Cohort:
     elif pad == 128:
         rows, tile, num_stages = _at_most(64, rows, problem), 64, 3
     else:
-        tile, num_stages = (128 if rows == 128 and problem.max_kv_len >= LONG_CONTEXT else 64), 3
+        tile, num_stages = (128, 3) if rows == 128 and problem.max_kv_len >= LONG_CONTEXT else (64, 2)
     # More than 128 accumulator registers a lane would spill: rows * pad / (32 lanes * warps).
     num_warps = max(4, min(8, rows * pad // (128 * 32)))
     return Cohort("prefill", Geometry(rows, page_tile(problem, tile), num_warps, num_stages), (reason,))
