@@ -18,7 +18,7 @@ from workbench.gfx950.emulator.machine import Machine
 from workbench.gfx950.emulator.program import Program, parse_program
 from workbench.gfx950.emulator.schedule import run_batch
 
-RESIDENT_WAVES = 64
+RESIDENT_WAVES = 128
 """Waves that are executed together: enough to hide the cost of a numpy call, few enough to stay in the caches."""
 
 

@@ -79,24 +79,35 @@ def conflict_cycles(offsets: Array, size: int, write: bool, lanes: Array | None 
     return cycles
 
 
+_INACTIVE = np.int64(-(1 << 40))
+_MIX = np.random.default_rng(0).integers(-(2**62), 2**62, 64) | 1
+"""Weights of a 64-bit hash of an address pattern."""
+
+
 class BankModel:
     """conflict_cycles with a memory: a pattern that is only shifted has the same conflicts."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[bytes, int, bool], int] = {}
+        self._known: dict[tuple[int, int, bool], int] = {}
 
     def cycles(self, place: Array, size: int, write: bool, lanes: Array | None) -> int:
         """Sum over waves: place [waves, 64] byte positions."""
         shape = place - (place[:, :1] & ~3)
         if lanes is not None:
-            shape = np.where(lanes, shape, -1)
-        if len(shape) > 1 and not (shape[1:] != shape[0]).any():
-            return len(shape) * self._one(shape[0], size, write)
-        return sum(self._one(row, size, write) for row in shape)
+            shape = np.where(lanes, shape, _INACTIVE)
+        keys = (shape * _MIX).sum(axis=1).tolist()
+        total = 0
+        for row, key in enumerate(keys):
+            known = self._known.get((key, size, write))
+            if known is None:
+                known = self._known[key, size, write] = self._one(shape[row], size, write)
+            total += known
+        return total
 
-    def _one(self, row: Array, size: int, write: bool) -> int:
-        key = (row.tobytes(), size, write)
-        if key not in self._known:
-            offsets = row - min(int(row.min()) & ~255, 0)
-            self._known[key] = conflict_cycles(offsets, size, write, None)
-        return self._known[key]
+    @staticmethod
+    def _one(row: Array, size: int, write: bool) -> int:
+        active = row != _INACTIVE
+        if not active.any():
+            return 0
+        offsets = row - (int(row[active].min()) & ~255)
+        return conflict_cycles(offsets, size, write, active)

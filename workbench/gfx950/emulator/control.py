@@ -27,7 +27,6 @@ def _scalar_load(b: Builder) -> Run:
     machine, ins = b.machine, b.ins
     for k in range(count):
         b.scalar_writer(target.index + k)
-    rows = tuple(target.index + k for k in range(count))
     bits = sum(b.bit(target, k) for k in range(count))
 
     def run(g: Group) -> None:
@@ -38,7 +37,7 @@ def _scalar_load(b: Builder) -> Run:
             in_range = np.broadcast_to(shift + _U64(4 * count) <= records(g), where.shape)
             mask = None if in_range.all() else in_range
         values = machine.read_scalar(ins, g, np.broadcast_to(where + shift, (g.n, 1)), 4 * count, mask)
-        g.lgkm.append(Pending(ins.index, True, rows, tuple(values), None, bits))
+        g.lgkm.append(Pending(ins.index, True, target.index, values, None, bits))
         g.pending |= bits
 
     return run

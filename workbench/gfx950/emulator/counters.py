@@ -14,6 +14,9 @@ from workbench.gfx950.isa import LDS_FAMILIES
 
 LINE_BYTES = 128
 _LINE_SHIFT = np.uint64(7)
+_INACTIVE = np.int64(-(1 << 40))
+_MIX = np.random.default_rng(1).integers(-(2**62), 2**62, 128) | 1
+"""Weights of a 64-bit hash of a wave's pattern of cache lines: equal patterns need counting once."""
 
 _SQ_NAMES: dict[str, tuple[str, ...]] = {
     "SQ_INSTS_VALU": ("mfma", "valu", "trans", "packed", "acc move", "cross-lane"),
@@ -59,7 +62,7 @@ class Counters:
         self.lines = [0] * count
         self.waves = 0
         self.workgroups = 0
-        self._known: dict[tuple[bytes, int], int] = {}
+        self._known: dict[int, int] = {}
         self._trace: list[tuple[Array, Array, Array, Array]] | None = [] if trace else None
         self._requests = 0
 
@@ -70,29 +73,24 @@ class Counters:
 
     def request(self, ins: Instruction, where: Array, size: int, lanes: Array | None, *, write: bool, waves: Array) -> None:
         """Count the cache lines of a vector memory access; where [waves, 64] byte addresses."""
-        first, last = where >> _LINE_SHIFT, (where + np.uint64(size - 1)) >> _LINE_SHIFT
+        first = where >> _LINE_SHIFT
+        crosses = size & (size - 1) or int(np.bitwise_or.reduce(where, axis=None)) & (size - 1)
+        last = (where + np.uint64(size - 1)) >> _LINE_SHIFT if crosses else first
         if self._trace is not None:
             self._record(first, last, lanes, write, waves)
         shape = (first - first[:, :1]).view(np.int64)
-        if not (last == first).all():
-            shape = np.concatenate((shape, (last - first[:, :1]).view(np.int64)), axis=1)
-            lanes = None if lanes is None else np.concatenate((lanes, lanes), axis=1)
         if lanes is not None:
-            shape = np.where(lanes, shape, np.iinfo(np.int64).min)
-        if len(shape) > 1 and not (shape[1:] != shape[0]).any():
-            self.lines[ins.index] += len(shape) * self._distinct(shape[0])
-            return
-        ordered = np.sort(shape, axis=1)
-        distinct = 1 + (ordered[:, 1:] != ordered[:, :-1]).sum(axis=1)
-        if lanes is not None:
-            distinct -= (~lanes).any(axis=1)
-        self.lines[ins.index] += int(distinct.sum())
-
-    def _distinct(self, row: Array) -> int:
-        key = (row.tobytes(), 0)
-        if key not in self._known:
-            self._known[key] = len(np.unique(row[row != np.iinfo(np.int64).min]))
-        return self._known[key]
+            shape = np.where(lanes, shape, _INACTIVE)
+        if crosses:
+            ends = (last - first[:, :1]).view(np.int64)
+            shape = np.concatenate((shape, ends if lanes is None else np.where(lanes, ends, _INACTIVE)), axis=1)
+        keys = (shape * _MIX[: shape.shape[1]]).sum(axis=1).tolist()
+        lines = 0
+        for row, key in enumerate(keys):
+            if key not in self._known:
+                self._known[key] = len(np.unique(shape[row][shape[row] != _INACTIVE]))
+            lines += self._known[key]
+        self.lines[ins.index] += lines
 
     def _record(self, first: Array, last: Array, lanes: Array | None, write: bool, waves: Array) -> None:
         assert self._trace is not None

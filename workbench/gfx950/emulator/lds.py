@@ -1,4 +1,4 @@
-"""Local data share: storage of the resident workgroups, its checks, and the DS instructions."""
+"""The DS instructions: reads, writes, transposing reads, lane permutations and atomics of the local data share."""
 
 from __future__ import annotations
 
@@ -7,154 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from workbench.gfx950.emulator.banks import BankModel
 from workbench.gfx950.emulator.builder import Builder, Run
-from workbench.gfx950.emulator.program import Instruction
-from workbench.gfx950.emulator.races import RaceTracker
 from workbench.gfx950.emulator.registry import op
-from workbench.gfx950.emulator.state import POISON, WAVE, Array, Group, Pending
+from workbench.gfx950.emulator.state import WAVE, Array, Group, Pending
 
 _U32, _I64 = np.uint32, np.int64
-_POISON = _U32(POISON)
-
-
-class LocalMemory:
-    """LDS of `workgroups` resident workgroups, `size` bytes each, as one array of words."""
-
-    def __init__(self, workgroups: int, size: int, machine: Any) -> None:
-        self.size = size
-        self.machine = machine
-        self.words_each = -(-size // 16) * 4 + 4
-        """Words a workgroup takes, with one spare 16-byte slot where out-of-range accesses go."""
-        self.words = np.full(workgroups * self.words_each, POISON, np.uint32)
-        self.halves = self.words.view(np.uint16)
-        self.bytes = self.words.view(np.uint8)
-        self.quads = self.words.reshape(-1, 4)
-        self.pairs = self.words.reshape(-1, 2)
-        self.races = RaceTracker(workgroups, self.words_each, machine)
-        self.banks = BankModel()
-
-    def reset(self) -> None:
-        self.words.fill(POISON)
-        self.races.clear()
-
-    def locate(self, ins: Instruction, g: Group, offsets: Array, size: int, lanes: Array | None) -> Array:
-        """Byte positions in `bytes` of each lane's access; out-of-range lanes are reported and sent to the spare slot."""
-        offsets = np.broadcast_to(offsets, (g.n, WAVE))
-        if lanes is not None:
-            offsets = np.where(lanes, offsets, 0)
-        if int(offsets.max(initial=0)) + size > self.size or int(offsets.min(initial=0)) < 0:
-            wrong = (offsets + size > self.size) | (offsets < 0)
-            if lanes is not None:
-                wrong &= lanes
-            if wrong.any():
-                wave, lane = (int(i) for i in np.argwhere(wrong)[0])
-                self.machine.report(
-                    "lds-bounds", ins, g, wave,
-                    f"lane {lane} accesses LDS byte {int(offsets[wave, lane])}, {size} bytes, of {self.size}",
-                )  # fmt: skip
-            offsets = np.where(wrong if lanes is None else wrong | ~lanes, self.words_each * 4 - 16, offsets)
-        base = self.machine.state.workgroup[g.sel] * (self.words_each * 4)
-        return offsets + base[:, None]
-
-    def load(self, ins: Instruction, g: Group, place: Array, size: int, lanes: Array | None) -> list[Array]:
-        """uint32 arrays, one a dword; 1 and 2 bytes zero-extended."""
-        aligned = not (place & (min(size, 16) - 1 if size != 12 else 3)).any()
-        if size == 16 and aligned:
-            rows = self.quads.take(place >> 4, axis=0)
-            values = [rows[..., k] for k in range(4)]
-        elif size == 8 and aligned:
-            rows = self.pairs.take(place >> 3, axis=0)
-            values = [rows[..., k] for k in range(2)]
-        elif size >= 4 and not (place & 3).any():
-            values = [self.words.take((place >> 2) + k) for k in range(size // 4)]
-        elif size == 2 and aligned:
-            values = [self.halves.take(place >> 1).astype(np.uint32)]
-        else:
-            values = [self._bytes_at(place + 4 * k, min(size, 4)) for k in range(max(1, size // 4))]
-        self._check_initialised(ins, g, place, size, values, lanes)
-        return values
-
-    def write(self, ins: Instruction, g: Group, place: Array, values: list[Array], size: int, lanes: Array | None) -> Any:
-        """A checked store; returns what a Pending keeps for the race check.
-
-        Replicated layouts let several waves store the same value, which is no race: a store that changes nothing, or
-        repeats what another wave stores in the same instruction, leaves no mark.
-        """
-        if not self.races.enabled:
-            self.store(place, values, size, lanes)
-            return None
-        before = self._raw(place, size)
-        self.store(place, values, size, lanes)
-        after = self._raw(place, size)
-        keep = (1 << 8 * min(size, 4)) - 1
-        wanted = [value & _U32(keep) for value in values]
-        repeats = _all_equal(before, wanted) | (_all_equal(after, wanted) & ~self.races.owns(g, place))
-        if repeats.any():
-            lanes = ~repeats if lanes is None else lanes & ~repeats
-        return self.races.touch(ins, g, place, size, lanes, write=True)
-
-    def _raw(self, place: Array, size: int) -> list[Array]:
-        if size < 4 or (place & 3).any():
-            return [self._bytes_at(place + 4 * k, min(size, 4)) for k in range(max(1, size // 4))]
-        return [self.words.take((place >> 2) + k) for k in range(size // 4)]
-
-    def _bytes_at(self, place: Array, count: int) -> Array:
-        word = np.zeros(place.shape, np.uint32)
-        for byte in range(count):
-            word |= self.bytes.take(place + byte).astype(np.uint32) << _U32(8 * byte)
-        return word
-
-    def _check_initialised(
-        self, ins: Instruction, g: Group, place: Array, size: int, values: list[Array], lanes: Array | None
-    ) -> None:
-        """Words that still hold the poison were never written."""
-        whole = values if size >= 4 else [self.words.take(place >> 2)]
-        for value in whole:
-            stale = value == _POISON
-            if lanes is not None:
-                stale &= lanes
-            if stale.any():
-                wave, lane = (int(i) for i in np.argwhere(stale)[0])
-                byte = int(place[wave, lane]) % (self.words_each * 4)
-                self.machine.report("lds-uninitialised", ins, g, wave, f"lane {lane} reads LDS byte {byte}, never written")
-                return
-
-    def store(self, place: Array, values: list[Array], size: int, lanes: Array | None) -> None:
-        if lanes is not None:
-            place = place[lanes]
-            values = [np.broadcast_to(value, lanes.shape)[lanes] for value in values]
-        if size == 16 and not (place & 15).any():
-            self.quads[place >> 4] = np.stack(np.broadcast_arrays(*values), axis=-1)
-        elif size >= 4 and not (place & 3).any():
-            for k, value in enumerate(values):
-                self.words[(place >> 2) + k] = value
-        elif size == 2 and not (place & 1).any():
-            self.halves[place >> 1] = values[0].astype(np.uint16)
-        else:
-            for byte in range(size):
-                self.bytes[place + byte] = (values[byte // 4] >> _U32(8 * (byte % 4))).astype(np.uint8)
-
-    def arriving(self, ins: Instruction, g: Group, offsets: Array, values: list[Array]) -> Any:
-        """Data of a load to LDS: (byte positions, dwords [waves, 64, k], lanes), stored when the wave has waited."""
-        size = 4 * len(values)
-        place = self.locate(ins, g, offsets, size, g.lanes)
-        lanes = np.ones((g.n, WAVE), bool) if g.lanes is None else g.lanes
-        self.races.touch(ins, g, place, size, g.lanes, write=True)
-        return place, np.stack([np.broadcast_to(v, (g.n, WAVE)) for v in values], axis=-1), lanes
-
-    def deliver(self, entry: Any) -> None:
-        place, data, lanes = entry
-        size = 4 * data.shape[-1]
-        self.store(place, [data[..., k] for k in range(data.shape[-1])], size, None if lanes.all() else lanes)
-
-
-def _all_equal(left: list[Array], right: list[Array]) -> Array:
-    equal = left[0] == right[0]
-    for a, b in zip(left[1:], right[1:], strict=True):
-        equal = equal & (a == b)
-    return equal
-
 
 READS = {
     "u8": (1, "", False), "i8": (1, "", True), "u16": (2, "", False), "i16": (2, "", True), "b32": (4, "", False),
@@ -168,12 +25,12 @@ WRITES = {
 }  # fmt: skip
 
 
-def _destination(b: Builder, count: int) -> tuple[tuple[int, ...], int]:
+def _destination(b: Builder, count: int) -> tuple[int, int]:
+    """(first row, register mask) of the destination."""
     target = b.operand(0)
     for k in range(count):
         b.vdst(0, k)
-    rows = tuple(b.row(target, k) for k in range(count))
-    return rows, sum(b.bit(target, k) for k in range(count))
+    return b.row(target), sum(b.bit(target, k) for k in range(count))
 
 
 def _offsets(b: Builder, position: int, extra: int) -> Callable[[Group], Array]:
@@ -181,24 +38,32 @@ def _offsets(b: Builder, position: int, extra: int) -> Callable[[Group], Array]:
     return lambda g: reader(g).astype(_I64) + constant
 
 
+def _stacked(g: Group, data: list[Any], shift: int) -> Array:
+    """Dwords to store, [waves, 64, dwords]."""
+    out = np.empty((g.n, WAVE, len(data)), np.uint32)
+    for k, value in enumerate(data):
+        out[..., k] = value(g) >> _U32(shift) if shift else value(g)
+    return out
+
+
 @op(*(f"ds_read_{name}" for name in READS))
 def _read(b: Builder) -> Run:
     size, half, signed = READS[b.ins.opcode.removeprefix("ds_read_")]
-    rows, bits = _destination(b, max(1, size // 4))
+    row, bits = _destination(b, max(1, size // 4))
     if half:
         b.mark_read(b.operand(0))
     offsets, machine, ins = _offsets(b, 1, b.modifier("offset")), b.machine, b.ins
     lds = machine.lds
 
     def run(g: Group) -> None:
-        place = lds.locate(ins, g, offsets(g), size, g.lanes)
+        place = lds.locate(ins, g, offsets(g), size)
         machine.count_lds(ins, g, place, size, write=False)
         touched = lds.races.touch(ins, g, place, size, g.lanes, write=False)
-        values = lds.load(ins, g, place, size, g.lanes)
+        values = lds.load(ins, g, place, size)
         if signed:
             narrow = np.int8 if size == 1 else np.int16
-            values = [values[0].astype(narrow).astype(np.int32).view(_U32)]
-        g.lgkm.append(Pending(ins.index, False, rows, tuple(values), g.lanes, bits, half, touched=touched))
+            values = values.astype(narrow).astype(np.int32).view(_U32)
+        g.lgkm.append(Pending(ins.index, False, row, values, g.lanes, bits, half, touched=touched))
         g.pending |= bits
 
     return run
@@ -212,11 +77,10 @@ def _write(b: Builder) -> Run:
     lds = machine.lds
 
     def run(g: Group) -> None:
-        place = lds.locate(ins, g, offsets(g), size, g.lanes)
+        place = lds.locate(ins, g, offsets(g), size)
         machine.count_lds(ins, g, place, size, write=True)
-        values = [value(g) >> _U32(shift) if shift else value(g) for value in data]
-        touched = lds.write(ins, g, place, values, size, g.lanes)
-        g.lgkm.append(Pending(ins.index, False, (), (), None, 0, touched=touched))
+        touched = lds.write(ins, g, place, _stacked(g, data, shift), size)
+        g.lgkm.append(Pending(ins.index, False, 0, None, None, 0, touched=touched))
 
     return run
 
@@ -235,21 +99,21 @@ def _two(b: Builder) -> Run:
     machine, ins, lds = b.machine, b.ins, b.machine.lds
     position = 1 if reading else 0
     offsets = [_offsets(b, position, b.modifier(f"offset{i}") * unit) for i in range(2)]
-    rows, bits = _destination(b, 2 * words) if reading else ((), 0)
+    row, bits = _destination(b, 2 * words) if reading else (0, 0)
     data = [] if reading else [[b.u32(1 + i, k) for k in range(words)] for i in range(2)]
 
     def run(g: Group) -> None:
         values: list[Array] = []
-        touched = None
         for i in range(2):
-            place = lds.locate(ins, g, offsets[i](g), size, g.lanes)
+            place = lds.locate(ins, g, offsets[i](g), size)
             machine.count_lds(ins, g, place, size, write=not reading)
             if reading:
                 touched = lds.races.touch(ins, g, place, size, g.lanes, write=False)
-                values += lds.load(ins, g, place, size, g.lanes)
+                values.append(lds.load(ins, g, place, size))
             else:
-                touched = lds.write(ins, g, place, [value(g) for value in data[i]], size, g.lanes)
-        g.lgkm.append(Pending(ins.index, False, rows, tuple(values), g.lanes, bits, touched=touched))
+                touched = lds.write(ins, g, place, _stacked(g, data[i], 0), size)
+        result = np.concatenate(values) if reading else None
+        g.lgkm.append(Pending(ins.index, False, row, result, g.lanes, bits, touched=touched))
         g.pending |= bits
 
     return run
@@ -268,25 +132,25 @@ def _read_transposed(b: Builder) -> Run:
     sources = [(_LANES & ~15) + row * lanes_per_row + column // per_lane for row in range(per_lane)]
     shift = ((column % per_lane) * element * 8).astype(np.uint64)
     keep = np.uint64((1 << 8 * element) - 1)
-    rows, bits = _destination(b, 2)
+    row, bits = _destination(b, 2)
     offsets, machine, ins = _offsets(b, 1, b.modifier("offset")), b.machine, b.ins
     lds = machine.lds
     half = per_lane // 2
 
     def run(g: Group) -> None:
-        place = lds.locate(ins, g, offsets(g), 8, g.lanes)
+        place = lds.locate(ins, g, offsets(g), 8)
         machine.count_lds(ins, g, place, 8, write=False)
         touched = lds.races.touch(ins, g, place, 8, g.lanes, write=False)
-        low, high = lds.load(ins, g, place, 8, g.lanes)
+        low, high = lds.load(ins, g, place, 8)
         wide = low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
-        values = []
+        values = np.empty((2, g.n, WAVE), np.uint32)
         for register in range(2):
             word = np.zeros((g.n, WAVE), np.uint64)
             for i in range(half):
-                picked = wide[:, sources[register * half + i]]
+                picked = wide.take(sources[register * half + i], axis=1)
                 word |= ((picked >> shift) & keep) << np.uint64(8 * element * i)
-            values.append(word.astype(np.uint32))
-        g.lgkm.append(Pending(ins.index, False, rows, tuple(values), g.lanes, bits, touched=touched))
+            values[register] = word
+        g.lgkm.append(Pending(ins.index, False, row, values, g.lanes, bits, touched=touched))
         g.pending |= bits
 
     return run
@@ -296,7 +160,7 @@ def _read_transposed(b: Builder) -> Run:
 def _permute(b: Builder) -> Run:
     """Moves values between lanes by a byte address; LDS memory is not touched. Inactive lanes give 0."""
     pull = b.ins.opcode == "ds_bpermute_b32"
-    rows, bits = _destination(b, 1)
+    row, bits = _destination(b, 1)
     offsets, value, ins = _offsets(b, 1, b.modifier("offset")), b.u32(2), b.ins
 
     def run(g: Group) -> None:
@@ -311,7 +175,7 @@ def _permute(b: Builder) -> Run:
             active = np.ones((g.n, WAVE), bool) if g.lanes is None else g.lanes
             wave, source = np.nonzero(active)
             moved[wave, lane[wave, source]] = data[wave, source]
-        g.lgkm.append(Pending(ins.index, False, rows, (moved,), g.lanes, bits))
+        g.lgkm.append(Pending(ins.index, False, row, moved[None], g.lanes, bits))
         g.pending |= bits
 
     return run
@@ -351,14 +215,14 @@ def _swizzle_from_code(code: int) -> Array:
 @op("ds_swizzle_b32")
 def _swizzle(b: Builder) -> Run:
     source = _swizzle_sources(b)
-    rows, bits = _destination(b, 1)
+    row, bits = _destination(b, 1)
     value, ins = b.u32(1), b.ins
 
     def run(g: Group) -> None:
         data = np.broadcast_to(value(g), (g.n, WAVE))
         if g.lanes is not None:
             data = np.where(g.lanes, data, _U32(0))
-        g.lgkm.append(Pending(ins.index, False, rows, (data[:, source],), g.lanes, bits))
+        g.lgkm.append(Pending(ins.index, False, row, data[:, source][None], g.lanes, bits))
         g.pending |= bits
 
     return run
@@ -378,16 +242,16 @@ def _lds_atomic(b: Builder) -> Run:
     name = b.ins.opcode.removeprefix("ds_")
     returns = "_rtn_" in name
     dtype, function = _ATOMIC[name.replace("_rtn", "")]
-    rows, bits = _destination(b, 1) if returns else ((), 0)
+    row, bits = _destination(b, 1) if returns else (0, 0)
     position = 1 if returns else 0
     offsets, value = _offsets(b, position, b.modifier("offset")), b.u32(position + 1)
     machine, ins, lds = b.machine, b.ins, b.machine.lds
     typed = lds.words.view(dtype)
 
     def run(g: Group) -> None:
-        place = lds.locate(ins, g, offsets(g), 4, g.lanes)
+        place = lds.locate(ins, g, offsets(g), 4)
         machine.count_lds(ins, g, place, 4, write=True)
-        lds.load(ins, g, place, 4, g.lanes)
+        lds.load(ins, g, place, 4)
         index, data = place >> 2, np.broadcast_to(value(g), (g.n, WAVE)).view(np.uint32)
         old = np.zeros((g.n, WAVE), np.uint32)
         active = np.ones((g.n, WAVE), bool) if g.lanes is None else g.lanes
@@ -398,7 +262,7 @@ def _lds_atomic(b: Builder) -> Run:
                 typed[at] = function(typed[at], data[wave, lane].view(dtype))
         else:
             function.at(typed, index[active], np.ascontiguousarray(data[active]).view(dtype))
-        g.lgkm.append(Pending(ins.index, False, rows, (old,) if returns else (), g.lanes, bits))
+        g.lgkm.append(Pending(ins.index, False, row, old[None] if returns else None, g.lanes, bits))
         g.pending |= bits
 
     return run

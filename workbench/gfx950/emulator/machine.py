@@ -17,7 +17,7 @@ from workbench.gfx950.emulator.control import RESCHEDULE
 from workbench.gfx950.emulator.counters import Counters
 from workbench.gfx950.emulator.findings import Findings
 from workbench.gfx950.emulator.launch import Launch, initial_registers
-from workbench.gfx950.emulator.lds import LocalMemory
+from workbench.gfx950.emulator.lds_storage import LocalMemory
 from workbench.gfx950.emulator.mode import initial_mode
 from workbench.gfx950.emulator.memory import AccessError, Allocation
 from workbench.gfx950.emulator.program import Instruction, Program
@@ -201,30 +201,28 @@ class Machine:
     def _deliver(self, g: Group, entry: Pending) -> None:
         if entry.lds is not None:
             self.lds.deliver(entry.lds)
-        if entry.scalar:
-            for row, value in zip(entry.rows, entry.values, strict=True):
-                self.state.s[row][g.sel] = value
+        values = entry.values
+        if values is None:
             return
-        for row, value in zip(entry.rows, entry.values, strict=True):
-            register = self.state.v[row]
-            if entry.half:
-                old = register[g.sel]
-                low = entry.half == "lo"
-                keep = np.uint32(0xFFFF0000 if low else 0xFFFF)
-                value = (old & keep) | (value & np.uint32(0xFFFF) if low else value << np.uint32(16))
-            if entry.mask is None:
-                register[g.sel] = value
-            else:
-                register[g.sel] = np.where(entry.mask, value, register[g.sel])
+        file = self.state.scalar if entry.scalar else self.state.vector
+        rows = slice(entry.row, entry.row + len(values))
+        if entry.half:
+            old = file[rows, g.sel]
+            low = entry.half == "lo"
+            keep = np.uint32(0xFFFF0000 if low else 0xFFFF)
+            values = (old & keep) | (values & np.uint32(0xFFFF) if low else values << np.uint32(16))
+        if entry.mask is not None:
+            values = np.where(entry.mask, values, file[rows, g.sel])
+        file[rows, g.sel] = values
 
     # -- memory ----------------------------------------------------------------------------------------------------
 
-    def read_global(self, ins: Instruction, g: Group, where: Array, size: int, lanes: Array | None) -> list[Array]:
+    def read_global(self, ins: Instruction, g: Group, where: Array, size: int, lanes: Array | None) -> Array:
         """Vector load; the request is counted."""
         self.counters.request(ins, where, size, lanes, write=False, waves=self.global_waves(g))
         return self._guarded(ins, g, lambda: self.memory.read(where, size, lanes))
 
-    def read_scalar(self, ins: Instruction, g: Group, where: Array, size: int, mask: Array | None) -> list[Array]:
+    def read_scalar(self, ins: Instruction, g: Group, where: Array, size: int, mask: Array | None) -> Array:
         return self._guarded(ins, g, lambda: self.memory.read(where, size, mask), scalar=True)
 
     def write_global(
@@ -249,7 +247,7 @@ class Machine:
         found = self.memory.find(int(address[0, 0]))
         if found is None or int(address[0, 0]) + size > found.end:
             error = AccessError(f"address {int(address[0, 0]):#x} is in no tensor: {self.memory.nearest(int(address[0, 0]))}")
-            error.wave, error.lane = at  # type: ignore[attr-defined]
+            error.wave, error.lane = at
             raise self._explained(ins, g, error)
         if not found.writable:
             self.report("input-write", ins, g, at[0], f"an atomic changes {found.name}, which is an input")
@@ -263,9 +261,8 @@ class Machine:
             raise self._explained(ins, g, error, scalar) from None
 
     def _explained(self, ins: Instruction, g: Group, error: AccessError, scalar: bool = False) -> EmulationError:
-        wave = getattr(error, "wave", 0)
-        lane = "" if scalar else f", lane {getattr(error, 'lane', 0)}"
-        return AccessError(f"{ins.where()}: {self.place(g, wave)}{lane}: {error}")
+        lane = "" if scalar else f", lane {error.lane}"
+        return AccessError(f"{ins.where()}: {self.place(g, error.wave)}{lane}: {error}")
 
     def scratch_base(self, g: Group) -> Array:
         """Address of each lane's private memory."""

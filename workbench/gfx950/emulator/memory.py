@@ -43,7 +43,10 @@ class Allocation:
 
 
 class AccessError(EmulationError):
-    """An access outside every registered allocation."""
+    """An access outside every registered allocation, by this wave of the group and this lane."""
+
+    wave = 0
+    lane = 0
 
 
 class GlobalMemory:
@@ -93,74 +96,80 @@ class GlobalMemory:
             return f"{closest.base - address} bytes before {closest.name} ({closest.size} bytes)"
         return f"{address - closest.end} bytes past the end of {closest.name} ({closest.size} bytes)"
 
-    def _parts(self, addresses: Array, size: int, mask: Array | None) -> list[tuple[Allocation, Array | None]]:
-        """Allocations touched, each with its lanes (None: all lanes, the usual case)."""
-        active = addresses if mask is None else addresses[mask]
-        if active.size == 0:
-            return []
-        low, high = int(active.min()), int(active.max())
-        allocation = self.find(low)
-        if allocation is not None and high + size <= allocation.end:
-            return [(allocation, mask)]
+    def _single(self, addresses: Array, size: int) -> Allocation | None:
+        """The allocation that holds all accesses; None if there is no such one."""
+        allocation = self.find(int(addresses.min()))
+        return allocation if allocation is not None and int(addresses.max()) + size <= allocation.end else None
+
+    def _parts(self, addresses: Array, size: int, mask: Array | None) -> list[tuple[Allocation, Array]]:
+        """Allocations touched, each with its lanes. AccessError for a lane outside all of them."""
         owner = np.searchsorted(np.array(self._bases, np.uint64), addresses, "right") - 1
         ends = np.array([a.end for a in self.allocations], np.uint64)
-        inside = (owner >= 0) & (addresses + np.uint64(size) <= ends[owner])
-        wrong = ~inside if mask is None else ~inside & mask
+        active = np.ones(addresses.shape, bool) if mask is None else mask
+        wrong = ~((owner >= 0) & (addresses + np.uint64(size) <= ends[owner])) & active
         if wrong.any():
             wave, lane = (int(i) for i in np.argwhere(wrong)[0])
             address = int(addresses[wave, lane])
             error = AccessError(f"address {address:#x} is in no tensor: {self.nearest(address)}")
-            error.wave, error.lane = wave, lane  # type: ignore[attr-defined]
+            error.wave, error.lane = wave, lane
             raise error
-        parts = []
-        for index in np.unique(owner if mask is None else owner[mask]):
-            lanes = owner == index
-            parts.append((self.allocations[index], lanes if mask is None else lanes & mask))
-        return parts
+        return [(self.allocations[index], active & (owner == index)) for index in np.unique(owner[active])]
 
-    def read(self, addresses: Array, size: int, mask: Array | None) -> list[Array]:
-        """`size` bytes at each uint64 address, as uint32 arrays of the addresses' shape (one per dword; 1 and 2 bytes
-        are zero-extended). Lanes outside the mask give 0. AccessError outside the allocations."""
-        parts = self._parts(addresses, size, mask)
-        if len(parts) == 1 and parts[0][1] is None:
-            return _gather(parts[0][0], (addresses - np.uint64(parts[0][0].base)).view(np.int64), size)
-        count = max(1, size // 4)
-        out = [np.zeros(addresses.shape, np.uint32) for _ in range(count)]
-        for allocation, lanes in parts:
-            offsets = (addresses[lanes] - np.uint64(allocation.base)).view(np.int64)
-            for target, values in zip(out, _gather(allocation, offsets, size), strict=True):
-                target[lanes] = values
-        return out
+    def read(self, addresses: Array, size: int, mask: Array | None) -> Array:
+        """`size` bytes at each uint64 address [waves, lanes], as uint32 [dwords, waves, lanes]; 1 and 2 bytes are
+        zero-extended. Lanes outside the mask give 0. AccessError outside the allocations."""
+        if mask is not None:
+            if not mask.any():
+                return np.zeros((max(1, size // 4), *addresses.shape), np.uint32)
+            # Idle lanes follow an active one, so that they need no special case.
+            addresses = np.where(mask, addresses, addresses[np.unravel_index(mask.argmax(), mask.shape)])
+        allocation = self._single(addresses, size)
+        if allocation is not None:
+            out = _gather(allocation, (addresses - np.uint64(allocation.base)).view(np.int64), size)
+        else:
+            out = np.zeros((max(1, size // 4), *addresses.shape), np.uint32)
+            for allocation, lanes in self._parts(addresses, size, mask):
+                offsets = (addresses[lanes] - np.uint64(allocation.base)).view(np.int64)
+                out[:, lanes] = _gather(allocation, offsets, size)
+        return out if mask is None else out * mask
 
     def write(self, addresses: Array, values: list[Array], size: int, mask: Array | None) -> list[Allocation]:
-        """Store `size` bytes a lane; returns the allocations written."""
-        parts = self._parts(addresses, size, mask)
+        """Store `size` bytes a lane, dword by dword from `values`; returns the allocations written."""
+        if mask is not None:
+            addresses = addresses[mask][None]
+            values = [np.broadcast_to(value, mask.shape)[mask][None] for value in values]
+            if addresses.size == 0:
+                return []
+        else:
+            values = [np.broadcast_to(value, addresses.shape) for value in values]
+        whole = self._single(addresses, size)
+        if whole is not None:
+            _scatter(whole, (addresses - np.uint64(whole.base)).view(np.int64), values, size)
+            self.written.add(whole.name)
+            return [whole]
+        parts = self._parts(addresses, size, None)
         for allocation, lanes in parts:
-            where = addresses.ravel() if lanes is None else addresses[lanes]
-            data = [np.broadcast_to(v, addresses.shape) for v in values]
-            picked = [v.ravel() if lanes is None else v[lanes] for v in data]
-            _scatter(allocation, (where - np.uint64(allocation.base)).view(np.int64), picked, size)
+            offsets = (addresses[lanes] - np.uint64(allocation.base)).view(np.int64)
+            _scatter(allocation, offsets, [value[lanes] for value in values], size)
             self.written.add(allocation.name)
         return [allocation for allocation, _ in parts]
 
 
-def _gather(allocation: Allocation, offsets: Array, size: int) -> list[Array]:
+def _gather(allocation: Allocation, offsets: Array, size: int) -> Array:
+    alignment = int(np.bitwise_or.reduce(offsets, axis=None))
     if size in (1, 2):
-        if size == 1 or not (offsets & 1).any():
-            return [allocation.units(size).take(offsets >> (size - 1)).astype(np.uint32)]
+        if not alignment & (size - 1):
+            return allocation.units(size).take(offsets >> (size - 1)).astype(np.uint32)[None]
         low, high = (allocation.data.take(offsets + i).astype(np.uint32) for i in range(2))
-        return [low | high << np.uint32(8)]
+        return (low | high << np.uint32(8))[None]
     count = size // 4
-    if (offsets & 3).any():
-        return [_gather_bytes(allocation, offsets + 4 * k) for k in range(count)]
+    if alignment & 3:
+        return np.stack([_gather_bytes(allocation, offsets + 4 * k) for k in range(count)])
     words = allocation.units(4)
-    if count in (2, 4) and not (offsets & (size - 1)).any():
-        wide = words[: len(words) // count * count].reshape(-1, count)
-        if int(offsets.max(initial=0)) // size < len(wide):
-            rows = wide.take(offsets // size, axis=0)
-            return [rows[..., k] for k in range(count)]
+    if count in (2, 4) and not alignment & (size - 1) and not allocation.size % size:
+        return np.moveaxis(words.reshape(-1, count).take(offsets // size, axis=0), -1, 0)
     place = offsets >> 2
-    return [words.take(place + k) for k in range(count)]
+    return np.stack([words.take(place + k) for k in range(count)])
 
 
 def _gather_bytes(allocation: Allocation, offsets: Array) -> Array:
@@ -171,9 +180,10 @@ def _gather_bytes(allocation: Allocation, offsets: Array) -> Array:
 
 
 def _scatter(allocation: Allocation, offsets: Array, values: list[Array], size: int) -> None:
-    if size in (1, 2) and not (offsets & (size - 1)).any():
+    alignment = int(np.bitwise_or.reduce(offsets, axis=None))
+    if size in (1, 2) and not alignment & (size - 1):
         allocation.units(size)[offsets >> (size - 1)] = values[0].astype(f"u{size}")
-    elif size >= 4 and not (offsets & 3).any():
+    elif size >= 4 and not alignment & 3:
         words, place = allocation.units(4), offsets >> 2
         for k, value in enumerate(values):
             words[place + k] = value

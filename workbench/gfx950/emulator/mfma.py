@@ -48,54 +48,51 @@ def parse_shape(opcode: str) -> Shape | None:
     return Shape(int(match[1]), int(match[3]), match[4].removeprefix("_"))
 
 
-def _halves(rows: list[Array], n: int, shape: Shape, widen: Callable[[Array, int], Array]) -> Array:
-    """16-bit elements: [n, k, extent]."""
-    out = np.empty((n, shape.groups, len(rows), 2, shape.extent), _F32)
-    for register, row in enumerate(rows):
-        lanes = row.reshape(n, shape.groups, shape.extent)
-        out[:, :, register, 0] = widen(lanes, 0)
-        out[:, :, register, 1] = widen(lanes, 1)
-    return out.reshape(n, -1, shape.extent)
+def _bf16(words: Array, out: Array) -> None:
+    """words [n, groups, registers, extent] to out [n, groups, registers, 2, extent] float32."""
+    bits = out.view(_U32)
+    np.left_shift(words, _U32(16), out=bits[..., 0, :])
+    np.bitwise_and(words, _U32(0xFFFF0000), out=bits[..., 1, :])
 
 
-def _widen_bf16(bits: Array, high: int) -> Array:
-    return (bits & _U32(0xFFFF0000) if high else bits << _U32(16)).view(_F32)
+def _f16(words: Array, out: Array) -> None:
+    out[..., 0, :] = words.astype(np.uint16).view(np.float16)
+    out[..., 1, :] = (words >> _U32(16)).astype(np.uint16).view(np.float16)
 
 
-def _widen_f16(bits: Array, high: int) -> Array:
-    return (bits >> _U32(16) if high else bits).astype(np.uint16).view(np.float16)
-
-
-def _bytes(rows: list[Array], n: int, shape: Shape, table: Array) -> Array:
-    """8-bit elements: [n, k, extent]."""
-    out = np.empty((n, shape.groups, len(rows), 4, shape.extent), _F32)
-    for register, row in enumerate(rows):
-        lanes = row.reshape(n, shape.groups, shape.extent)
+def _fp8(table: Array) -> Callable[[Array, Array], None]:
+    def unpack(words: Array, out: Array) -> None:
         for byte in range(4):
-            out[:, :, register, byte] = table[(lanes >> _U32(8 * byte)) & _U32(0xFF)]
-    return out.reshape(n, -1, shape.extent)
+            out[..., byte, :] = table[(words >> _U32(8 * byte)) & _U32(0xFF)]
+
+    return unpack
 
 
-def _words(rows: list[Array], n: int, shape: Shape) -> Array:
-    """float32 elements: [n, k, extent]."""
-    return np.stack([row.view(_F32).reshape(n, shape.groups, shape.extent) for row in rows], 2).reshape(
-        n, -1, shape.extent
-    )
+def _f32(words: Array, out: Array) -> None:
+    out[..., 0, :] = words.view(_F32)
+
+
+_UNPACK: dict[str, tuple[int, Callable[[Array, Array], None]]] = {
+    "bf16": (2, _bf16), "f16": (2, _f16), "fp8": (4, _fp8(fp.E4M3_TABLE)), "bf8": (4, _fp8(fp.E5M2_TABLE)),
+    "f32": (1, _f32),
+}  # fmt: skip
+"""Input type: elements in a register, and how they come out of it."""
 
 
 def _matrix_reader(b: Builder, position: int, shape: Shape, code: str) -> Callable[[Group], Array]:
+    """Reader of an input as float32 [n, k, extent]."""
     operand = b.operand(position)
     if not operand.is_vector:
         raise b.error(f"operand {position} of a matrix instruction must be vector registers")
-    rows = [b.u32(position, offset) for offset in range(operand.count)]
+    b.mark_read(operand, operand.count)
+    elements, unpack = _UNPACK[code]
+    first, count, vector = b.row(operand), operand.count, b.state.vector
 
     def read(g: Group) -> Array:
-        data = [row(g) for row in rows]
-        if code in ("bf16", "f16"):
-            return _halves(data, g.n, shape, _widen_bf16 if code == "bf16" else _widen_f16)
-        if code in ("fp8", "bf8"):
-            return _bytes(data, g.n, shape, fp.E4M3_TABLE if code == "fp8" else fp.E5M2_TABLE)
-        return _words(data, g.n, shape)
+        words = vector[first : first + count, g.sel].reshape(count, g.n, shape.groups, shape.extent)
+        out = np.empty((g.n, shape.groups, count, elements, shape.extent), _F32)
+        unpack(words.transpose(1, 2, 0, 3), out)
+        return out.reshape(g.n, -1, shape.extent)
 
     return read
 

@@ -65,10 +65,8 @@ class RaceTracker:
         """Mark an access; place [waves, 64] byte positions in the LDS array. Returns what a Pending keeps of it."""
         if not self.enabled:
             return None
-        # From a position in the LDS array to one in this wave's marks.
         state = self.machine.state
-        shift = (g.slots - state.workgroup[g.sel]) * self.words_each
-        words = (place >> 2) + shift[:, None]
+        words = (place >> 2) + g.lds_base(state, self.words_each)[1]
         if lanes is not None:
             spare = (g.slots + 1) * self.words_each - SPARE_WORDS
             words = np.where(lanes, words, spare[:, None])
@@ -77,6 +75,11 @@ class RaceTracker:
         kept = place if lanes is None else np.where(lanes, place, -size)
         self.log.append(_Access(ins, g.slots, kept, size, write, self.epoch[state.workgroup[g.sel]]))
         return words, size, write, byte
+
+    def partial(self, g: Group) -> bool:
+        """Whether waves of the group's workgroups are elsewhere, so that they may have stored the same before."""
+        counts = np.bincount(self.machine.state.workgroup[g.sel])
+        return bool((counts[counts > 0] < self.waves_each).any())
 
     def owns(self, g: Group, place: Array) -> Array:
         """Of the waves that access the same word in one instruction, one owns it: bool [waves, 64]."""
@@ -126,9 +129,9 @@ class RaceTracker:
             for entry in group.vm:
                 if entry.lds is not None:
                     place, data, lanes = entry.lds
-                    shift = (group.slots - state.workgroup[group.sel]) * self.words_each
+                    shift = group.lds_base(state, self.words_each)[1]
                     for k in range(data.shape[-1]):
-                        self.write_marks.reshape(-1)[((place >> 2) + shift[:, None] + k)[lanes]] = 1
+                        self.write_marks.reshape(-1)[((place >> 2) + shift + k)[lanes]] = 0x0F
 
     def finish(self, workgroups: Array) -> None:
         """The last check, when workgroups end."""

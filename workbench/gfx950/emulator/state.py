@@ -48,13 +48,14 @@ class WaveState:
 
 @dataclass(frozen=True)
 class Pending:
-    """A memory operation whose result is not visible yet, for the waves of one group (first axis of every array)."""
+    """A memory operation whose result is not visible yet, for the waves of one group."""
 
     pc: int
     scalar: bool
     """True for scalar loads, which may return in any order."""
-    rows: tuple[int, ...]
-    values: tuple[Array, ...]
+    row: int
+    """First destination row; `values` [rows, waves, 64 or 1] says how many follow."""
+    values: Array | None
     mask: Array | None
     """Lanes that receive the values, bool [waves, 64]; None means all."""
     bits: int
@@ -70,7 +71,7 @@ class Pending:
         """The part of the waves that `index` (bool or integer) picks."""
         return replace(
             self,
-            values=tuple(value[index] for value in self.values),
+            values=None if self.values is None else self.values[:, index],
             mask=None if self.mask is None else self.mask[index],
             lds=None if self.lds is None else tuple(part[index] for part in self.lds),  # type: ignore[arg-type]
             touched=None if self.touched is None else _take_touched(self.touched, index),
@@ -103,7 +104,9 @@ def _join(left: Pending, right: Pending, left_waves: int, right_waves: int) -> P
         if byte is not None and right.touched[3] is not None:
             byte = cat(byte, right.touched[3])
         touched = (cat(left.touched[0], right.touched[0]), *left.touched[1:3], byte)
-    values = tuple(cat(a, b) for a, b in zip(left.values, right.values, strict=True))
+    values = None
+    if left.values is not None and right.values is not None:
+        values = np.concatenate((left.values, right.values), axis=1)
     return replace(left, values=values, mask=mask, lds=lds, touched=touched)  # type: ignore[arg-type]
 
 
@@ -113,7 +116,7 @@ class Group:
     `sel` indexes a register row: a slice when the slots are consecutive, so that rows are views, else an index array.
     """
 
-    __slots__ = ("dense", "lane_bits", "lanes", "lgkm", "mode", "n", "pc", "pending", "sel", "slots", "uninit", "vm")
+    __slots__ = ("_lds_base", "dense", "lane_bits", "lanes", "lgkm", "mode", "n", "pc", "pending", "sel", "slots", "uninit", "vm")
 
     def __init__(self, slots: Array, pc: int, uninit: int, mode: int) -> None:
         self.pc = pc
@@ -132,6 +135,14 @@ class Group:
         first, last = int(slots[0]), int(slots[-1])
         self.dense = last - first + 1 == self.n
         self.sel: Any = slice(first, last + 1) if self.dense else slots
+        self._lds_base: tuple[Array, Array] | None = None
+
+    def lds_base(self, state: WaveState, words_each: int) -> tuple[Array, Array]:
+        """[waves, 1]: byte position of each wave's workgroup in LDS, and from its words to the wave's race marks."""
+        if self._lds_base is None:
+            workgroup = state.workgroup[self.sel][:, None]
+            self._lds_base = workgroup * (4 * words_each), (self.slots[:, None] - workgroup) * words_each
+        return self._lds_base
 
     def refresh_lanes(self, state: WaveState) -> None:
         """Recompute the lane mask after EXEC changed. None stands for all lanes of all waves."""

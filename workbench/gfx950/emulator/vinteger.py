@@ -158,12 +158,31 @@ def _bitop3(b: Builder) -> Run:
     return run
 
 
+def _gather_bytes(high: Any, low: Any, picks: list[int]) -> Any:
+    """Byte i of the result is byte picks[i] of the eight in (low, high)."""
+    if picks == [2, 3, 6, 7]:
+        return low >> _U32(16) | (high & _U32(0xFFFF0000))
+    if picks == [0, 1, 4, 5]:
+        return (low & _U32(0xFFFF)) | high << _U32(16)
+    result = _U32(0)
+    for byte, pick in enumerate(picks):
+        source = low if pick < 4 else high
+        data = (source >> _U32(8 * (pick & 3))) & _U32(0xFF)
+        result = result | data << _U32(8 * byte)
+    return np.asarray(result)
+
+
 @op("v_perm_b32")
 def _permute_bytes(b: Builder) -> Run:
     x, y, selector, dst = b.u32(1), b.u32(2), b.u32(3), b.vdst()
-    constant = b.operand(3).kind == "const"
 
     def general(g: Group) -> None:
+        uniform = np.atleast_1d(selector(g))
+        if uniform.shape[-1] == 1 and int(uniform.min()) == (code := int(uniform.max())):
+            picks = [code >> 8 * byte & 0xFF for byte in range(4)]
+            if max(picks) < 8:
+                dst(g, _gather_bytes(x(g), y(g), picks))
+                return
         wide = x(g).astype(_U64) << _U64(32) | y(g)
         choice = selector(g)
         result = _U32(0)
@@ -176,22 +195,7 @@ def _permute_bytes(b: Builder) -> Run:
             result = result | data << _U32(8 * byte)
         dst(g, np.asarray(result))
 
-    if not constant:
-        return general
-    picks = [b.operand(3).bits32() >> 8 * byte & 0xFF for byte in range(4)]
-    if max(picks) > 7:
-        return general
-
-    def run(g: Group) -> None:
-        high, low = x(g), y(g)
-        result = _U32(0)
-        for byte, pick in enumerate(picks):
-            source = low if pick < 4 else high
-            data = (source >> _U32(8 * (pick & 3))) & _U32(0xFF)
-            result = result | data << _U32(8 * byte)
-        dst(g, np.asarray(result))
-
-    return run
+    return general
 
 
 @op("v_not_b32")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,8 @@ LOADS = {
 }  # fmt: skip
 """Load suffix: bytes, half of the destination that changes, sign extension."""
 STORES = {
-    "byte": (1, 0), "byte_d16_hi": (1, 16), "short": (2, 0), "short_d16_hi": (2, 16), "dword": (4, 0), "dwordx2": (8, 0),
-    "dwordx3": (12, 0), "dwordx4": (16, 0),
+    "byte": (1, 0), "byte_d16_hi": (1, 16), "short": (2, 0), "short_d16_hi": (2, 16), "dword": (4, 0),
+    "dwordx2": (8, 0), "dwordx3": (12, 0), "dwordx4": (16, 0),
 }  # fmt: skip
 """Store suffix: bytes, right shift of the data."""
 TO_LDS = {"dword": 4, "dwordx3": 12, "dwordx4": 16, "ubyte": 1, "ushort": 2}
@@ -40,37 +41,39 @@ def _wide(value: Any) -> Any:
 def _buffer_address(b: Builder, first: int, size: int) -> Address:
     """Operands (vaddr or off, resource, soffset). Out-of-range lanes are left out: loads give 0, stores do nothing."""
     resource = first + 1
-    base_low, base_high, records, flags = (b.u32(resource, i) for i in range(4))
+    base_low, base_high, records, _ = (b.u32(resource, i) for i in range(4))
     soffset = b.u32(first + 2)
     instruction_offset = _U64(b.modifier("offset"))
     parts: list[Reader] = []
     indexed, offset_enabled = b.modifier("idxen", False), b.modifier("offen", False)
     if indexed or offset_enabled:
         parts = [b.u32(first, i) for i in range(int(indexed) + int(offset_enabled))]
-    del flags
 
     def address(g: Group) -> tuple[Array, Array | None]:
         high = base_high(g)
-        if (high >> _U32(31)).any():
+        if int(high.max()) >> 31:
             raise b.error("swizzled buffer resources are not modelled")
         base = base_low(g) | _wide(high & _U32(0xFFFF)) << _U64(32)
-        offset = np.broadcast_to(instruction_offset, (g.n, 1))
-        if offset_enabled:
-            offset = offset + _wide(parts[-1](g))
+        constant = _wide(soffset(g)) + instruction_offset
+        offset = _wide(parts[-1](g)) + constant if offset_enabled else constant + np.zeros((g.n, 1), _U64)
         limit = _wide(records(g))
         if indexed:
             stride = _wide(high >> _U32(16) & _U32(0x3FFF))
             index = _wide(parts[0](g))
-            in_range = (index < limit) & ((offset + _U64(size) <= stride) | (stride == 0))
-            offset = offset + index * stride + _wide(soffset(g))
+            inside = (index < limit) & ((offset - _wide(soffset(g)) + _U64(size) <= stride) | (stride == 0))
+            offset = offset + index * stride
+        elif int(offset.max()) + size <= int(limit.min()):
+            return _over_lanes(base + offset, g), None
         else:
-            offset = offset + _wide(soffset(g))
-            in_range = offset + _U64(size) <= limit
-        shape = (g.n, WAVE)
-        in_range = np.broadcast_to(in_range, shape)
-        return np.broadcast_to(base + offset, shape), None if in_range.all() else in_range
+            inside = offset + _U64(size) <= limit
+        inside = _over_lanes(inside, g)
+        return _over_lanes(base + offset, g), None if inside.all() else inside
 
     return address
+
+
+def _over_lanes(value: Array, g: Group) -> Array:
+    return value if value.shape == (g.n, WAVE) else np.broadcast_to(value, (g.n, WAVE))
 
 
 def _global_address(b: Builder, first: int) -> Address:
@@ -79,7 +82,7 @@ def _global_address(b: Builder, first: int) -> Address:
     scalar = b.has(first + 1) and b.operand(first + 1).kind == "s"
     if scalar:
         low, base = b.u32(first), b.u64(first + 1)
-        return lambda g: (np.broadcast_to(base(g) + _wide(low(g)) + offset.view(_U64), (g.n, WAVE)), None)
+        return lambda g: (_over_lanes(base(g) + _wide(low(g)) + offset.view(_U64), g), None)
     wide = b.u64(first)
     if offset:
         return lambda g: (wide(g) + offset.view(_U64), None)
@@ -139,7 +142,7 @@ def _load(b: Builder) -> Run:
     if half:
         b.mark_read(target)
     address, machine, pc = _address(b, 1, size), b.machine, b.ins.index
-    rows = tuple(b.row(target, offset) for offset in range(count))
+    row = b.row(target)
     bits = sum(b.bit(target, offset) for offset in range(count))
 
     def run(g: Group) -> None:
@@ -147,8 +150,8 @@ def _load(b: Builder) -> Run:
         lanes = _combined(g.lanes, in_range)
         values = machine.read_global(b.ins, g, where, size, lanes)
         if signed:
-            values = [_sign(values[0], size)]
-        g.vm.append(Pending(pc, False, rows, tuple(values), g.lanes, bits, half))
+            values = _sign(values, size)
+        g.vm.append(Pending(pc, False, row, values, g.lanes, bits, half))
         g.pending |= bits
 
     return run
@@ -175,7 +178,7 @@ def _load_to_lds(b: Builder, size: int, first: int) -> Run:
         if int(start.max()) > machine.lds.size:
             raise b.error(f"M0 = {int(start.max()):#x} is outside the {machine.lds.size} bytes of LDS")
         entry = machine.lds.arriving(b.ins, g, start + lane_offsets, values)
-        g.vm.append(Pending(pc, False, (), (), None, 0, lds=entry))
+        g.vm.append(Pending(pc, False, 0, None, None, 0, lds=entry))
 
     return run
 
@@ -201,15 +204,13 @@ def _store(b: Builder) -> Run:
         where, in_range = address(g)
         values = [value(g) >> _U32(shift) if shift else value(g) for value in data]
         machine.write_global(b.ins, g, where, values, size, _combined(g.lanes, in_range))
-        g.vm.append(Pending(pc, False, (), (), None, 0))
+        g.vm.append(Pending(pc, False, 0, None, None, 0))
 
     return run
 
 
 def _without(b: Builder, position: int) -> Builder:
     """A builder of the same instruction with one operand taken out."""
-    from dataclasses import replace
-
     kept = tuple(operand for i, operand in enumerate(b.ins.operands) if i != position)
     return Builder(replace(b.ins, operands=kept), b.machine)
 
@@ -235,13 +236,12 @@ def _atomic(b: Builder) -> Run:
         shuffled = _without(b, data_position)
         address = _global_address(shuffled, 1 if returns else 0)
         b.reads |= shuffled.reads
-    rows: tuple[int, ...] = ()
-    bits = 0
+    row = bits = 0
     if returns:
         target = b.operand(0)
         for k in range(words):
             b.vdst(0, k)
-        rows = tuple(b.row(target, k) for k in range(words))
+        row = b.row(target)
         bits = sum(b.bit(target, k) for k in range(words))
 
     def run(g: Group) -> None:
@@ -249,13 +249,16 @@ def _atomic(b: Builder) -> Run:
         lanes = _combined(g.lanes, in_range)
         values = [np.broadcast_to(value(g), (g.n, WAVE)) for value in data]
         old = apply_atomic(machine, b.ins, g, where, values, atomic, lanes)
-        g.vm.append(Pending(pc, False, rows, tuple(old) if returns else (), g.lanes, bits))
+        g.vm.append(Pending(pc, False, row, np.stack(old) if returns else None, g.lanes, bits))
         g.pending |= bits
 
     return run
 
 
-@op("buffer_wbl2", "buffer_inv", "buffer_wbinvl1", "buffer_wbinvl1_vol", "buffer_gl0_inv", "s_dcache_wb", "s_dcache_inv", "s_icache_inv")
+_CACHE_CONTROL = "buffer_wbl2 buffer_inv buffer_wbinvl1 buffer_wbinvl1_vol s_dcache_wb s_dcache_inv s_icache_inv"
+
+
+@op(*_CACHE_CONTROL.split())
 def _cache_control(b: Builder) -> Run:
     """Memory is coherent here. A write-back counts in vmcnt like a store."""
     counts = b.ins.opcode == "buffer_wbl2"
@@ -263,6 +266,6 @@ def _cache_control(b: Builder) -> Run:
 
     def run(g: Group) -> None:
         if counts:
-            g.vm.append(Pending(pc, False, (), (), None, 0))
+            g.vm.append(Pending(pc, False, 0, None, None, 0))
 
     return run
