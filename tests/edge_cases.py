@@ -299,7 +299,7 @@ def dense_window_past_keys(dtype: str, alignment: str) -> DenseCase:
     inputs = DenseInputs(
         q=torch.ones(1, 40, 1, 64, dtype=kind),
         k=torch.zeros(1, 8, 1, 64, dtype=kind),
-        v=positions(8)[None].to(kind),
+        v=positions(8)[None].to(kind).contiguous(),
     )
     return DenseCase(problem, inputs, torch.tensor(rows, dtype=torch.float64)[None, :, None])
 
