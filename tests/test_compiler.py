@@ -3,6 +3,8 @@
 import re
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,7 @@ from workbench.compiler import (
     compile_kernel,
     compile_many,
     describe_argument,
+    installed_triton_version,
     pointer_argument,
     service,
     triton_versions,
@@ -328,3 +331,25 @@ def test_arguments_that_no_kernel_takes(value):
 def test_importing_needs_neither_triton_nor_torch():
     code = "import sys, workbench.compiler; sys.exit(bool({'triton', 'torch', 'numpy'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+ORPHAN = """
+import os, sys
+from workbench.compiler.pool import Worker
+worker = Worker(sys.argv[1])
+print(worker._scratch.name, flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_process_outlives_its_parent_by_nothing(tmp_path):
+    script = tmp_path / "orphan.py"
+    script.write_text(ORPHAN)
+    command = [sys.executable, str(script), installed_triton_version()]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    scratch = Path(run.stdout.strip())
+    assert run.returncode == -9
+    deadline = time.monotonic() + 30
+    while scratch.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not scratch.exists()

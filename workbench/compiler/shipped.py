@@ -9,7 +9,7 @@ from workbench.compiler.targets import find_target
 from workbench.compiler.variants import build_requests
 from workbench.device import load_device
 from workbench.dispatch import select_dense_spec, select_spec
-from workbench.problem import DenseAttentionProblem, Dtype, UnifiedAttentionProblem
+from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
 
 if TYPE_CHECKING:
     from workbench.compiler.request import KernelRequest
@@ -23,6 +23,7 @@ HEADS = {64: (64, 8, 32), 128: (32, 8, 16), 256: (16, 8, 16)}
 DECODE = ((1, 4096),) * 64
 PREFILL = ((1024, 2048),) * 16
 WINDOW = 128
+NAMES_3D = ("bf16-decode", "kv_fp8-decode", "bf16-decode-window", "bf16-decode-biases")
 
 Levers = tuple[dict[str, Any], ...]
 LEVERS_2D: Levers = (
@@ -39,8 +40,6 @@ LEVERS_2D: Levers = (
 LEVERS_2D_PREFILL: Levers = (
     {"transposed_qk": True},
     {"transposed_qk": False},
-    {"mask_split": True},
-    {"mask_split": False},
     {"lazy_rescale": True},
 )
 LEVERS_3D: Levers = ({"mask_split": False}, {"lazy_rescale": True}, {"fast_paged_kv": False})
@@ -82,9 +81,9 @@ def shipped_variants(target: str) -> list[Variant]:
     bases = [*_unified(device), *_dense(device)]
     variants = {variant.name: variant for variant in bases}
     for base, levers in (
-        ("2d/d128-bf16-decode", LEVERS_2D + (LEVERS_AMD if found.is_amd else ())),
+        ("2d/d64-bf16-decode", LEVERS_2D + (LEVERS_AMD if found.is_amd else ())),
         ("2d/d64-bf16-prefill", LEVERS_2D_PREFILL),
-        ("3d/d128-bf16-decode", LEVERS_3D),
+        ("3d/d64-bf16-decode", LEVERS_3D),
         ("2d/d64-q_fp8-kv_fp8-decode", ({"fp8_native_qk": True},)),
         ("dense/d64-bf16-causal", LEVERS_DENSE),
     ):
@@ -116,26 +115,31 @@ def _unified(device: Device) -> list[Variant]:
     for head_size, (query_heads, kv_heads, block_size) in HEADS.items():
         base = UnifiedAttentionProblem(DECODE, query_heads, kv_heads, head_size, block_size)
         prefill = base.with_changes(seq_lens=PREFILL)
-        decode_fp8 = _with_cache(base, "fp8_e4m3")
         problems = {
             "bf16-decode": base,
             "bf16-prefill": prefill,
-            "bf16-decode-window": base.with_changes(sliding_window=WINDOW),
-            "kv_fp8-decode": decode_fp8,
+            "kv_fp8-decode": base.with_changes(kv_dtype="fp8_e4m3"),
         }
         if head_size < 256:
+            problems["bf16-decode-window"] = base.with_changes(sliding_window=WINDOW)
             problems["bf16-prefill-window"] = prefill.with_changes(sliding_window=WINDOW)
-            problems["fp16-decode"] = _with_dtype(base, "fp16")
         if head_size == 64:
-            problems["kv_fp8-prefill"] = _with_cache(prefill, "fp8_e4m3")
-            problems["q_fp8-kv_fp8-decode"] = decode_fp8.with_changes(q_dtype="fp8_e4m3")
-            problems["bf16-decode-biases"] = base.with_changes(
-                use_alibi=True, use_qq_bias=True, qq_bias_size=16, use_sinks=True, softcap=30.0
-            )
+            problems |= _more_of_d64(base, prefill)
         for name, problem in problems.items():
-            lanes = ("2d", "3d") if "decode" in name else ("2d",)
+            lanes = ("2d", "3d") if name in NAMES_3D else ("2d",)
             variants += [_unified_variant(f"{lane}/d{head_size}-{name}", problem, device, lane) for lane in lanes]
     return variants
+
+
+def _more_of_d64(base: UnifiedAttentionProblem, prefill: UnifiedAttentionProblem) -> dict[str, UnifiedAttentionProblem]:
+    return {
+        "fp16-decode": base.with_changes(dtype="fp16", q_dtype="fp16", kv_dtype="fp16"),
+        "kv_fp8-prefill": prefill.with_changes(kv_dtype="fp8_e4m3"),
+        "q_fp8-kv_fp8-decode": base.with_changes(q_dtype="fp8_e4m3", kv_dtype="fp8_e4m3"),
+        "bf16-decode-biases": base.with_changes(
+            use_alibi=True, use_qq_bias=True, qq_bias_size=16, use_sinks=True, softcap=30.0
+        ),
+    }
 
 
 def _unified_variant(name: str, problem: UnifiedAttentionProblem, device: Device, lane: str) -> Variant:
@@ -148,21 +152,12 @@ def _dense(device: Device) -> list[Variant]:
         base = DenseAttentionProblem(4, query_heads, kv_heads, 4096, 4096, head_size)
         problems[f"d{head_size}-bf16-causal"] = base
         if head_size == 128:
-            problems["d128-fp16-causal"] = base.with_changes(dtype="fp16")
             problems["d128-bf16-full"] = base.with_changes(causal=False)
         if head_size == 64:
             problems["d64-bf16-window"] = base.with_changes(sliding_window=WINDOW, use_sinks=True)
     return [
         Variant(f"dense/{name}", problem, select_dense_spec(problem, device).spec) for name, problem in problems.items()
     ]
-
-
-def _with_dtype(problem: UnifiedAttentionProblem, dtype: Dtype) -> UnifiedAttentionProblem:
-    return problem.with_changes(dtype=dtype, q_dtype=dtype, kv_dtype=dtype)
-
-
-def _with_cache(problem: UnifiedAttentionProblem, kv_dtype: Dtype) -> UnifiedAttentionProblem:
-    return problem.with_changes(kv_dtype=kv_dtype)
 
 
 def _with_lever(base: Variant, lever: dict[str, Any]) -> Variant:

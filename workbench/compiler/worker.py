@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -36,12 +37,12 @@ def main() -> None:
     replies = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     protocol.send(replies, triton.__version__)
-    while True:
-        try:
-            request = protocol.receive(sys.stdin.fileno())
-        except EOFError:
-            return
-        protocol.send(replies, answer(request))
+    try:
+        while True:
+            protocol.send(replies, answer(protocol.receive(sys.stdin.fileno())))
+    except (EOFError, BrokenPipeError):
+        # The parent is done or was killed, and then nobody else clears up.
+        shutil.rmtree(triton.knobs.cache.dir, ignore_errors=True)
 
 
 def answer(request: KernelRequest) -> dict[str, Any] | protocol.Failure:
