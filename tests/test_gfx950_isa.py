@@ -1,4 +1,4 @@
-"""Instruction classes, loops, and runs between MFMA."""
+"""Instruction classes, loops, runs between MFMA, and live registers."""
 
 import pytest
 from hypothesis import given
@@ -8,6 +8,7 @@ from machine_code import instructions, kernel_of, stored_kernel
 from workbench.gfx950.cfg import control_flow
 from workbench.gfx950.clusters import find_runs
 from workbench.gfx950.isa import classify, mix_of
+from workbench.gfx950.liveness import peak_pressure, reads_and_writes
 
 CLASSES = {
     "v_mfma_f32_32x32x16_bf16 v[0:15], v[0:3], v[4:7], 0": "MFMA 32x32x16 bf16",
@@ -156,3 +157,57 @@ def test_a_gemm_loop_is_one_product():
     report = find_runs(instructions(PV, "4 * s_nop 0", PV))
     assert (report.clusters, report.longest.length, report.qk_to_pv) == (1, 4, None)
     assert find_runs(instructions("s_nop 0")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "reads", "writes"),
+    [
+        ("v_add_f32_e32 v0, v1, v2", "v1 v2", "v0"),
+        ("v_fmac_f32_e32 v0, v1, v2", "v0 v1 v2", "v0"),
+        ("v_mfma_f32_4x4x4_16b_f16 a[0:3], v[0:1], v[2:3], a[0:3]", "v0 v1 v2 v3 a0 a1 a2 a3", "a0 a1 a2 a3"),
+        ("v_cmp_lt_i32_e32 vcc, v0, v1", "v0 v1", ""),
+        ("v_readfirstlane_b32 s0, v3", "v3", ""),
+        ("v_permlane32_swap_b32_e32 v0, v1", "v0 v1", "v0 v1"),
+        ("ds_read_b64 v[0:1], v4", "v4", "v0 v1"),
+        ("ds_read_u16_d16_hi v0, v4", "v0 v4", "v0"),
+        ("ds_write_b64 v4, v[0:1]", "v4 v0 v1", ""),
+        ("ds_add_rtn_u32 v0, v1, v2", "v1 v2", "v0"),
+        ("ds_add_u32 v1, v2", "v1 v2", ""),
+        ("global_store_dwordx2 v4, v[0:1], s[0:1]", "v4 v0 v1", ""),
+        ("buffer_load_dwordx2 v[0:1], v4, s[0:3], 0 offen", "v4", "v0 v1"),
+        ("buffer_load_dwordx4 v4, s[0:3], 0 offen lds", "v4", ""),
+        ("global_atomic_add_u32 v0, v1, v2, s[0:1] sc0", "v1 v2", "v0"),
+        ("global_atomic_add_f32 v1, v2, s[0:1]", "v1 v2", ""),
+        ("v_mov_b32_dpp v0, v1 row_shr:1 row_mask:0xf bank_mask:0xf bound_ctrl:1", "v1", "v0"),
+        ("v_mov_b32_dpp v0, v1 row_shr:1 row_mask:0xf bank_mask:0xf", "v0 v1", "v0"),
+        ("v_cvt_pk_fp8_f32 v0, v1, v2 op_sel:[0,0,1]", "v0 v1 v2", "v0"),
+        ("v_pk_fma_f32 v[0:1], v[2:3], v[4:5], v[6:7] op_sel:[0,0,1]", "v2 v3 v4 v5 v6 v7", "v0 v1"),
+        ("v_and_b32_sdwa v0, v1, v2 dst_sel:BYTE_1 dst_unused:UNUSED_PRESERVE", "v0 v1 v2", "v0"),
+        ("s_add_u32 s0, s1, s2", "", ""),
+    ],
+)
+def test_registers_read_and_written(text, reads, writes):
+    (instruction,) = instructions(text)
+    found_reads, found_writes = reads_and_writes(instruction)
+    assert (set(found_reads), set(found_writes)) == (set(reads.split()), set(writes.split()))
+
+
+def test_live_registers_peak_inside_and_outside_loops():
+    code = """
+\tv_mov_b32_e32 v0, 0
+\tds_read_b128 v[4:7], v0
+\tv_mov_b32_e32 v1, 0
+.Lloop:
+\tv_add_f32_e32 v1, v1, v0
+\tv_mov_b32_e32 v2, v1
+\tv_add_f32_e32 v1, v1, v2
+\ts_cbranch_scc1 .Lloop
+\tv_add_f32_e32 v4, v4, v5
+\tv_add_f32_e32 v4, v4, v1
+\tglobal_store_dword v0, v4, s[0:1]
+\ts_endpgm"""
+    # Through the loop: v0, v1, and v4 and v5 for what follows it; v2 comes on top for one instruction. v6 and v7 are
+    # never read, but ds_read_b128 writes them beside v0.
+    flow = control_flow(kernel_of(code))
+    peak, by_loop = peak_pressure(flow)
+    assert (peak, by_loop) == (5, {flow.loops[0].header: 5})

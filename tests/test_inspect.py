@@ -249,7 +249,10 @@ def llvm_loops(assembly: str) -> dict[str, int]:
 
 
 def check_against_llvm(target: str, version: str, names: list[str] | None = None) -> int:
-    """Compare occupancy and loops of shipped variants with what LLVM printed; how many there were."""
+    """Compare occupancy and loops of shipped variants with what LLVM printed; how many there were.
+
+    No more registers can be alive at once than LLVM needed, and nothing in LLVM's code is unknown.
+    """
     requests = shipped_requests(target, version)
     chosen = {name: requests[name] for name in names or requests}
     wrong = []
@@ -264,6 +267,8 @@ def check_against_llvm(target: str, version: str, names: list[str] | None = None
             wrong.append((name, found.llvm_occupancy, found.kernel.resources.llvm_occupancy))
         if loops != llvm_loops(kernel.assembly):
             wrong.append((name, loops, llvm_loops(kernel.assembly)))
+        if not 0 < found.live_vgprs <= found.kernel.resources.vgprs:
+            wrong.append((name, "registers alive", found.live_vgprs, found.kernel.resources.vgprs))
         if found.mix.unknown or (found.budget and found.budget.unpriced):
             wrong.append((name, found.mix.unknown, found.budget and found.budget.unpriced))
     assert wrong == []

@@ -11,6 +11,7 @@ from workbench.gfx950.cfg import ControlFlow, Loop, control_flow
 from workbench.gfx950.clusters import RunReport, find_runs
 from workbench.gfx950.isa import Mix, mix_of
 from workbench.gfx950.limits import Limits, limits_of
+from workbench.gfx950.liveness import peak_pressure
 from workbench.gfx950.occupancy import Occupancy, Step, cap_note, llvm_occupancy, next_steps, occupancy_of
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ class Inspection:
     hot_mix: Mix | None
     runs: RunReport | None
     """None without MFMA in the hot loop."""
+    live_vgprs: int | None
+    """Most vector registers that hold a needed value at once."""
+    live_vgprs_of_loops: dict[int, int]
+    """The same for each loop, inner loops left out, by the loop's header."""
     occupancy: Occupancy | None
     """None for a target whose limits are not known."""
     llvm_occupancy: int | None
@@ -55,6 +60,7 @@ class Inspection:
         static: dict[str, int | float | str | None] = {
             "vgprs": resources.vgprs,
             "vgprs_reserved": resources.vgprs_reserved,
+            "live_vgprs": self.live_vgprs,
             "agprs": resources.agprs,
             "sgprs": resources.sgprs,
             "vgpr_spills": resources.vgpr_spills,
@@ -126,6 +132,7 @@ def inspect_kernel(
     if limits is not None:
         occupancy = occupancy_of(kernel.resources, limits, lds_bytes=lds_bytes, num_warps=num_warps)
     waves = max(1, occupancy.waves_per_simd) if occupancy else 1
+    live, live_of_loops = peak_pressure(flow) if flow else (None, {})
     return Inspection(
         title=title or f"{kernel.name} for {kernel.target}",
         kernel=kernel,
@@ -134,6 +141,8 @@ def inspect_kernel(
         hot=hot,
         hot_mix=mix_of(instructions) if hot else None,
         runs=find_runs(instructions),
+        live_vgprs=live,
+        live_vgprs_of_loops=live_of_loops,
         occupancy=occupancy,
         llvm_occupancy=llvm_occupancy(kernel.resources, limits, modern=modern_llvm) if limits else None,
         steps=next_steps(occupancy) if occupancy else (),

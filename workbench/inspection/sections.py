@@ -61,6 +61,7 @@ def _resources(inspection: Inspection) -> Section:
     rows = (
         ("VGPRs used, AGPRs included", resources.vgprs),
         ("VGPRs reserved", resources.vgprs_reserved),
+        ("VGPRs alive at once, at most", inspection.live_vgprs),
         ("AGPRs", resources.agprs),
         ("SGPRs", resources.sgprs),
         ("VGPR spills", resources.vgpr_spills),
@@ -105,8 +106,9 @@ def _loops(inspection: Inspection) -> Section | None:
         lines = f"{instructions[0].line}..{instructions[-1].line}"
         mark = "hot" if loop is inspection.hot else ""
         label = f"{'  ' * (loop.depth - 1)}{loop.label}"
-        rows.append(Row(label, (loop.depth, len(instructions), mfma, lines, mark)))
-    columns = ("depth", "instructions", "MFMA", "lines", "")
+        live = inspection.live_vgprs_of_loops[loop.header]
+        rows.append(Row(label, (loop.depth, len(instructions), mfma, live, lines, mark)))
+    columns = ("depth", "instructions", "MFMA", "VGPRs alive", "lines", "")
     return Section("Loops", "static", columns, tuple(rows), comparable=False)
 
 
