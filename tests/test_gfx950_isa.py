@@ -88,6 +88,16 @@ def test_the_walk_over_full_tiles_is_hotter_than_the_masked_one():
     assert control_flow(kernel).hot_loop().label == ".Lfull"
 
 
+def test_peeled_iterations_do_not_make_the_outer_loop_hot():
+    mfma = "\tv_mfma_f32_32x32x16_bf16 v[0:15], v[16:19], v[20:23], v[0:15]\n"
+    inner = ".Linner:\n" + mfma + "\ts_cbranch_scc1 .Linner\n"
+    kernel = kernel_of(".Louter:\n" + 3 * mfma + inner + 3 * mfma + "\ts_cbranch_scc1 .Louter\n\ts_endpgm")
+    assert control_flow(kernel).hot_loop().label == ".Linner"
+    search = ".Lsearch:\n\ts_load_dword s0, s[2:3], 0x0\n\ts_cbranch_scc1 .Lsearch\n"
+    kernel = kernel_of(".Louter:\n" + 3 * mfma + search + "\ts_cbranch_scc1 .Louter\n\ts_endpgm")
+    assert control_flow(kernel).hot_loop().label == ".Louter"
+
+
 def test_without_mfma_memory_decides_and_without_loops_nothing_is_hot():
     loop = ".L{0}:\n\t{0} v0, v1\n\ts_cbranch_scc1 .L{0}\n"
     code = loop.format("v_mov_b32_e32") + loop.format("ds_read_b32") + "\ts_endpgm"

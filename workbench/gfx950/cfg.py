@@ -9,13 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from workbench.gfx950.isa import MEMORY_FAMILIES, Mix, mix_of
+from workbench.gfx950.isa import MEMORY_FAMILIES, mix_of
 from workbench.gfx950.machine_code import ENDS_CODE, is_branch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from workbench.gfx950.machine_code import Instruction, Kernel
+
+_MEMORY = (*MEMORY_FAMILIES, "lds read", "lds write")
 
 
 @dataclass(frozen=True)
@@ -68,31 +70,27 @@ class ControlFlow:
         """Every loop, each outer one before its inner ones."""
         return tuple(loop for root in self.roots for loop in root.walk())
 
-    def instructions(self, loop: Loop, *, own: bool = False) -> tuple[Instruction, ...]:
-        """Instructions of a loop in program order; `own` leaves out those of its inner loops."""
-        inner = {block for child in loop.children for block in child.blocks} if own else set()
+    def instructions(self, loop: Loop) -> tuple[Instruction, ...]:
+        """Instructions of a loop in program order, those of its inner loops included."""
         return tuple(
             instruction
             for block in loop.blocks
-            if block not in inner
             for instruction in self.kernel.instructions[self.blocks[block].start : self.blocks[block].end]
         )
 
     def hot_loop(self) -> Loop | None:
-        """The loop with the most MFMA of its own, or without MFMA anywhere the most memory accesses of its own.
+        """The innermost loop with the most MFMA, or without MFMA in any loop the one with the most memory accesses.
 
-        Of loops with equally many, the one with the fewest instructions: where a kernel walks full tiles and masked
-        tiles in two loops, that is the walk over full tiles. None when the kernel has no loop.
+        Innermost means that no loop inside it has any, so that iterations which a compiler peels off an inner loop do
+        not make the outer one hot. Of loops with equally many, the one with the fewest instructions counts: where a
+        kernel walks full tiles and masked tiles in two loops, that is the walk over full tiles. None when the kernel
+        has no loop.
         """
-        if not self.loops:
-            return None
-        mixes = {loop.header: mix_of(self.instructions(loop, own=True)) for loop in self.loops}
-        return max(self.loops, key=lambda loop: _heat(mixes[loop.header]))
-
-
-def _heat(mix: Mix) -> tuple[int, int, int]:
-    memory = mix.family(*MEMORY_FAMILIES, "lds read", "lds write")
-    return mix.family("mfma"), 0 if mix.family("mfma") else memory, -mix.total
+        mixes = {loop.header: mix_of(self.instructions(loop)) for loop in self.loops}
+        families = next((f for f in (("mfma",), _MEMORY) if any(mix.family(*f) for mix in mixes.values())), _MEMORY)
+        heat = {header: mix.family(*families) for header, mix in mixes.items()}
+        innermost = [loop for loop in self.loops if not any(heat[child.header] for child in loop.children)]
+        return max(innermost, key=lambda loop: (heat[loop.header], -mixes[loop.header].total), default=None)
 
 
 def control_flow(kernel: Kernel) -> ControlFlow:
