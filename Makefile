@@ -42,7 +42,7 @@ check: $(INSTALLED)
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
-	find notebooks -name '*.ipynb' -print0 | xargs -0 --no-run-if-empty $(VENV)/bin/nbstripout --verify
+	find notebooks -name '*.ipynb' -print0 | xargs -0 --no-run-if-empty $(VENV)/bin/nbstripout --keep-id --verify
 	$(RUN) -m pytest --quiet tests/test_house_rules.py
 
 lab: $(INSTALLED)
