@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from workbench.errors import AssemblyError, UnsupportedError
-from workbench.gfx950.asm_blocks import collect_blocks, declared_functions, require, target_of
+from workbench.gfx950.asm_blocks import collect_blocks, declared_functions, require, triple_of
 from workbench.gfx950.asm_code import Function, collect_code, split_operands
 from workbench.gfx950.machine_code import (
     ENDS_CODE,
@@ -20,6 +20,7 @@ from workbench.gfx950.machine_code import (
     SourceLine,
     find_label,
     is_branch,
+    is_modern,
 )
 from workbench.gfx950.resources import resources_of
 
@@ -61,7 +62,9 @@ def parse_assembly(text: str, name: str = "assembly") -> MachineCode:
         raise UnsupportedError(f"{name} is NVIDIA code; only AMD assembly (gfx950, gfx942) can be inspected")
     lines = text.splitlines()
     blocks = collect_blocks(lines, name)
-    target = target_of(text, blocks, name)
+    triple = triple_of(text, blocks)
+    target = "".join(re.findall(r"gfx[0-9a-f]+", triple)[:1])
+    require(target, name, "a target (.amdgcn_target, or amdhsa.target in the metadata)")
     entries = blocks.entries
     names = dict.fromkeys([*blocks.directives, *entries])
     require(names, name, "a kernel (.amdhsa_kernel block and metadata entry)")
@@ -75,7 +78,7 @@ def parse_assembly(text: str, name: str = "assembly") -> MachineCode:
         entry = entries.get(kernel, {})
         resources = resources_of(blocks.directives[kernel], entry, function.comments)
         kernels.append(Kernel(kernel, target, tuple(function.instructions), tuple(function.labels), resources, entry))
-    return MachineCode(name, target, tuple(kernels), modern_llvm=re.search(r'"amdgpu\d', text) is not None)
+    return MachineCode(name, target, tuple(kernels), modern_llvm=is_modern(triple))
 
 
 def _check_whole(function: Function, name: str, kernel: str) -> None:

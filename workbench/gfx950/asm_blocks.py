@@ -58,13 +58,10 @@ def collect_blocks(lines: list[str], name: str) -> Blocks:
     return blocks
 
 
-def target_of(text: str, blocks: Blocks, name: str) -> str:
-    """The processor that the file is for; AssemblyError when it names none."""
+def triple_of(text: str, blocks: Blocks) -> str:
+    """The target as the compiler spells it, empty when the file names none."""
     match = re.search(r'^\s*\.amdgcn_target\s+"([^"]+)"', text, re.MULTILINE)
-    triple = match[1] if match else str(blocks.metadata.get("amdhsa.target") or "")
-    processor = re.search(r"gfx[0-9a-f]+", triple)
-    require(processor, name, "a target (.amdgcn_target, or amdhsa.target in the metadata)")
-    return processor[0] if processor else ""
+    return match[1] if match else str(blocks.metadata.get("amdhsa.target") or "")
 
 
 def declared_functions(text: str) -> set[str]:

@@ -48,6 +48,8 @@ class CodeObject:
     """An AMD code object. Evidence kind of its figures: static."""
 
     target: str
+    triple: str
+    """The target as the compiler spells it: `amdgcn-amd-amdhsa--gfx950`."""
     kernels: tuple[CodeKernel, ...]
 
 
@@ -92,9 +94,10 @@ def _parse(data: bytes, name: str) -> CodeObject:
         if symbol not in symbols:
             raise AssemblyError(f"{name} has no descriptor {symbol} for kernel {entry['.name']}")
         kernels.append(_kernel(data, sections, symbols, entry))
-    named = str(metadata.get("amdhsa.target", "")).rpartition("-")[2].partition(":")[0]
+    triple = str(metadata.get("amdhsa.target", ""))
+    named = triple.rpartition("-")[2].partition(":")[0]
     target = _PROCESSORS.get(flags & 0xFF) or named or f"machine 0x{flags & 0xFF:x}"
-    return CodeObject(target, tuple(kernels))
+    return CodeObject(target, triple, tuple(kernels))
 
 
 def _sections(data: bytes) -> list[_Section]:

@@ -109,3 +109,8 @@ def find_label(labels: Labels, label: str, index: int) -> int | None:
 def is_branch(mnemonic: str) -> bool:
     """Whether the instruction jumps to a label that it names."""
     return mnemonic == "s_branch" or mnemonic.startswith("s_cbranch_")
+
+
+def is_modern(triple: str) -> bool:
+    """Whether an LLVM of 2026 or later wrote the target triple: `amdgpu9.50-...` where it was `amdgcn-...` before."""
+    return re.match(r"amdgpu\d", triple) is not None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.errors import AssemblyError, UnsupportedError
 from workbench.gfx950.asm import parse_assembly, read_assembly
 from workbench.gfx950.elf import parse_code_object
-from workbench.gfx950.machine_code import Kernel, MachineCode
+from workbench.gfx950.machine_code import Kernel, MachineCode, is_modern
 from workbench.gfx950.objdump import disassemble
 from workbench.inspection.inspection import Inspection, inspect_kernel
 
@@ -115,7 +115,7 @@ def _read_binary(path: Path) -> MachineCode:
     for kernel in binary.kernels:
         instructions, labels = code.get(kernel.name, ((), ()))
         kernels.append(Kernel(kernel.name, binary.target, instructions, labels, kernel.resources, kernel.metadata))
-    return MachineCode(path.name, binary.target, tuple(kernels), note=note)
+    return MachineCode(path.name, binary.target, tuple(kernels), is_modern(binary.triple), note)
 
 
 def _triton_metadata(path: Path) -> dict[str, Any]:
