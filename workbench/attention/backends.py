@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from workbench.device import Device
     from workbench.spec import KernelSpec
 
-BACKENDS = ("auto", "gpu", "interpreter")
+BACKENDS = ("auto", "gpu", "interpreter", "emulator")
+EMULATED_DEVICE = "mi355x"
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +43,8 @@ def resolve_backend(backend: str, tensor: torch.Tensor) -> str:
         return "gpu" if kind == "cuda" else "interpreter"
     if backend == "gpu" and kind == "cpu":
         raise BackendUnavailable(_why_no_gpu())
-    if backend == "interpreter" and kind != "cpu":
-        raise BackendUnavailable(f"the interpreter runs on CPU tensors, got {tensor.device}; move them with .cpu()")
+    if backend in ("interpreter", "emulator") and kind != "cpu":
+        raise BackendUnavailable(f"the {backend} runs on CPU tensors, got {tensor.device}; move them with .cpu()")
     return backend
 
 
@@ -73,10 +74,24 @@ def device_of(tensor: torch.Tensor) -> Device | None:
     return _device_at(tensor.device.index or 0) if tensor.device.type == "cuda" else None
 
 
+def device_for(backend: str, tensor: torch.Tensor) -> Device | None:
+    """The device to dispatch for: the one that is emulated, else the one that holds the tensor."""
+    if backend != "emulator":
+        return device_of(tensor)
+    from workbench.device import load_device
+
+    return load_device(EMULATED_DEVICE)
+
+
 def execute(launches: Sequence[KernelLaunch], backend: str, tensor: torch.Tensor) -> None:
     """Run a plan on a resolved backend; on a GPU asynchronously, on the current stream of the tensor's device."""
     if backend == "interpreter":
         run_in_interpreter(launches)
+        return
+    if backend == "emulator":
+        from workbench.gfx950.emulator.plan import emulate_plan
+
+        emulate_plan(launches, strict=True)
         return
     import torch
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from workbench.attention.backends import AttentionResult, device_of, execute, resolve_backend
+from workbench.attention.backends import AttentionResult, device_for, execute, resolve_backend
 from workbench.attention.checks import (
     check_out,
     check_scale_factor,
@@ -62,7 +62,7 @@ def dense_attention(
     so many of them; with causal=False all keys. A row that sees no key is 0. softmax_scale None is 1 / sqrt(d).
 
     max_seqlen_q bounds the members' queries, max_seqlen_k their keys (only the choice of a spec asks for it). spec:
-    how to build the kernel, instead of the dispatcher's choice. backend: 'gpu', 'interpreter', or 'auto' by where q
+    how to build the kernel, instead of the dispatcher's choice. backend: 'gpu', 'interpreter', 'emulator', or 'auto' by where q
     lives. device: a device description to dispatch for, instead of the one that holds q. Nothing waits for the GPU.
 
     Raises TensorError, ProblemError, SpecError, UnsupportedError or BackendUnavailable before anything runs.
@@ -96,7 +96,7 @@ def _run(
     call: DenseCall, problem: DenseAttentionProblem, spec: DenseSpec | None, backend: str, device: Device | None
 ) -> AttentionResult:
     backend = resolve_backend(backend, call.q)
-    device = device or device_of(call.q)
+    device = device or device_for(backend, call.q)
     spec, reasons = _choose(call, problem, spec, device)
     spec.check(problem)
     num_persistent = num_persistent_programs(spec, device)

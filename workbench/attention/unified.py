@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from workbench.attention.backends import AttentionResult, device_of, execute, resolve_backend
+from workbench.attention.backends import AttentionResult, device_for, execute, resolve_backend
 from workbench.attention.checks import (
     FP8,
     check_out,
@@ -73,7 +73,7 @@ def unified_attention(
     The descales multiply fp8 q, k, v and are single values. q in fp8 needs `out` for its dtype.
 
     lane: 'auto' follows workbench.dispatch.select_path, '2d' and '3d' force a kernel. spec: how to build it, instead
-    of the dispatcher's choice. backend: 'gpu', 'interpreter', or 'auto' by where q lives. device: a device
+    of the dispatcher's choice. backend: 'gpu', 'interpreter', 'emulator' (gfx950 code on CPU tensors), or 'auto' by where q lives. device: a device
     description to dispatch for, instead of the one that holds q.
 
     Raises TensorError, ProblemError, SpecError, UnsupportedError or BackendUnavailable before anything runs.
@@ -136,7 +136,7 @@ def _run(
     device: Device | None,
 ) -> AttentionResult:
     backend = resolve_backend(backend, call.q)
-    device = device or device_of(call.q)
+    device = device or device_for(backend, call.q)
     lane, spec, reasons = _choose(problem, lane, spec, device)
     launches = plan_unified(call, problem, spec)
     if call.q.shape[0] > 0:
