@@ -55,7 +55,7 @@ def test_a_report_is_a_folder_with_everything_in_it(tmp_path, capfd):
     assert "<script" not in html
     assert "data:image/png;base64," in html
     assert "block 32" in html
-    assert html.count('<details class="code">') == 4
+    assert html.count('<div class="code">') == 4
 
 
 def test_a_misspelt_parameter_and_a_missing_cell_fail_before_the_kernel(tmp_path):

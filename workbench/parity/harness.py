@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,7 +18,7 @@ from workbench.errors import BackendUnavailable
 from workbench.parity.baselines import Baseline
 from workbench.parity.candidate import Candidate, Failure, guarded, workbench_kernels
 from workbench.parity.entrant import BaselineEntrant, Entrant, KernelEntrant
-from workbench.parity.recording import AGAIN, Session, entrant_record, skipped_record
+from workbench.parity.recording import AGAIN, Session, entrant_record, lost_record, skipped_record
 from workbench.parity.timing import TimedCall, TimingPlan, capture, interleave
 from workbench.parity.trial import Expected, Trials
 from workbench.problem import DenseAttentionProblem
@@ -87,23 +88,47 @@ def run_lanes(
     if isinstance(problem, DenseAttentionProblem):
         lanes = ("dense",)
     session = Session(scenario.name, problem, chosen, uuid.uuid4().hex[:12], plan)
-    trials = Trials(problem, chosen, (seed, seed + SEED_STEP))
+    choice = _Choice(tuple(lanes), tuple(baselines), backend, seed, spec, candidate, name)
+    records = guarded(lambda: _run(session, choice))
+    if chosen.type == "cuda":
+        # The next scenario's cache may need the memory that this one's leaves reserved.
+        torch.cuda.empty_cache()
+    if isinstance(records, Failure):
+        return [lost_record(session, name, lane, records.message) for lane in lanes]
+    return records
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What takes part."""
+
+    lanes: tuple[str, ...]
+    baselines: tuple[Baseline, ...]
+    backend: str
+    seed: int
+    spec: KernelSpec | None
+    candidate: Candidate
+    name: str
+
+
+def _run(session: Session, choice: _Choice) -> list[Record]:
+    trials = Trials(session.problem, session.device, (choice.seed, choice.seed + SEED_STEP))
     entrants: list[Entrant] = [
-        KernelEntrant(candidate, trials, name=name, lane=lane, spec=spec, backend=backend) for lane in lanes
+        KernelEntrant(choice.candidate, trials, name=choice.name, lane=lane, spec=choice.spec, backend=choice.backend)
+        for lane in choice.lanes
     ]
     skipped = []
-    for baseline in baselines:
-        for lane in baseline.lanes(lanes):
-            absent = baseline.missing(chosen) or baseline.unsupported(problem, lane)
+    for baseline in choice.baselines:
+        for lane in baseline.lanes(choice.lanes):
+            absent = baseline.missing(session.device) or baseline.unsupported(session.problem, lane)
             if absent is None:
-                entrants.append(BaselineEntrant(baseline, problem, lane))
+                entrants.append(BaselineEntrant(baseline, session.problem, lane))
             else:
                 skipped.append(skipped_record(session, baseline, lane, absent))
-    expected = None
     for expected in trials:
         for entrant in entrants:
             entrant.check(trials, expected)
-    samples, notes = _time(entrants, trials, expected, plan) if plan and expected else ({}, {})
+    samples, notes = _time(entrants, trials, expected, session.plan) if session.plan else ({}, {})
     return [entrant_record(session, entrant, samples, notes) for entrant in entrants] + skipped
 
 

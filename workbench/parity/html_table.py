@@ -14,10 +14,11 @@ vertical-align:top;background:none;white-space:nowrap;overflow-wrap:normal}
 .wb-wrap table.wb thead th{color:#5b6676;font-weight:600;border-bottom:2px solid #c4ccd8;vertical-align:bottom}
 .wb-wrap table.wb tbody tr:hover td{background:#f5f7fa}
 .wb-wrap table.wb td.num,.wb-wrap table.wb th.num{text-align:right}
-.wb-wrap table.wb td.text{white-space:normal;min-width:16rem;max-width:34rem}
+.wb-wrap table.wb td.text{white-space:normal;min-width:13rem;max-width:34rem}
 .wb-wrap table.wb td small{color:#5b6676}
 .wb-wrap table.wb td summary{cursor:pointer}
-.wb-wrap caption{caption-side:bottom;text-align:left;color:#5b6676;font-size:.8rem;padding:.4rem 0}
+.wb-wrap table.wb td.text.long{min-width:22rem}
+.wb-note{color:#5b6676;font-size:.8rem;margin:.3rem 0 0}
 .wb-tag{display:inline-block;padding:0 .5rem;border-radius:.7rem;font-weight:600;color:#fff;background:#5b6676}
 .wb-ok{background:#1a7f4b}.wb-bad{background:#b3261e}.wb-warn{background:#9a6700}
 .wb-good{color:#1a7f4b;font-weight:600}.wb-poor{color:#b3261e;font-weight:600}
@@ -31,7 +32,7 @@ class Cell:
     html: str
     text: str
     kind: str = ""
-    """`num` is set flush right, `text` may wrap."""
+    """`num` is set flush right, `text` may wrap, `text long` wraps late."""
 
 
 def plain(value: object, kind: str = "") -> Cell:
@@ -59,10 +60,10 @@ class Table:
         body = "".join(
             "<tr>" + "".join(f'<td class="{cell.kind}">{cell.html}</td>' for cell in row) + "</tr>" for row in self.rows
         )
-        caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
+        caption = f'<p class="wb-note">{escape(self.caption)}</p>' if self.caption else ""
         return (
-            f'<style>{_STYLE}</style><div class="wb-wrap"><table class="wb">{caption}'
-            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+            f'<style>{_STYLE}</style><div class="wb-wrap"><table class="wb">'
+            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{caption}"
         )
 
     def __repr__(self) -> str:
@@ -81,10 +82,12 @@ def tag(text: str, colour: str) -> Cell:
     return Cell(f'<span class="wb-tag wb-{colour}">{escape(text)}</span>', text)
 
 
-def folded(summary: str, lines: Sequence[str]) -> Cell:
-    """A summary that opens to the lines behind it."""
-    if not lines:
-        return plain(summary, "text")
-    inner = "<br>".join(escape(line) for line in lines)
-    html = f"<details><summary>{escape(summary)}</summary><small>{inner}</small></details>"
-    return Cell(html, summary, "text")
+def folded(summary: str, lines: Sequence[str], lead: str = "") -> Cell:
+    """A summary that opens to the lines behind it; the lead stands below it, open or not."""
+    html = escape(summary)
+    if lines:
+        inner = "<br>".join(escape(line) for line in lines)
+        html = f"<details><summary>{html}</summary><small>{inner}</small></details>"
+    if lead:
+        html += f"<small>{escape(lead)}</small>"
+    return Cell(html, summary, "text long")

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from workbench.parity.tables import OWN
+from workbench.parity.tables import OWN, rivals
 from workbench.records import Record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COLOURS = {"auto": "#1f5fbf", "2d": "#c2571a", "3d": "#1a7f4b", "dense": "#1f5fbf"}
+_RIVAL_COLOURS = ("#1f5fbf", "#c2571a", "#1a7f4b", "#8a3ffc", "#b3261e", "#0f7c8a", "#7a5b00", "#5b6676")
 _MARKERS = {"2d": "o", "3d": "s", "dense": "D"}
 _ROW_INCHES = 0.34
 _FLOOR = 1e-3
@@ -55,10 +56,9 @@ def error_plot(records: Sequence[Record]) -> Picture:
             markersize=5,
         )
     axes.axvline(1.0, color="#b3261e", linewidth=1)
-    axes.set_xscale("log")
-    axes.set_xlim(min(0.1, axes.get_xlim()[0]), max(2.0, axes.get_xlim()[1]))
+    _share_axis(axes)
     evidence = ", ".join(sorted({record.evidence for record in own}))
-    axes.set_xlabel(f"worst error / its limit ({evidence}); right of the line is wrong")
+    axes.set_xlabel(f"worst error as a share of its limit ({evidence}); right of the line is wrong")
     _finish(axes, names)
     _legend(axes, lanes, sorted({record.path for record in own if record.path}))
     return Picture(figure, "Worst error of each scenario and lane as a share of its limit")
@@ -72,23 +72,22 @@ def ratio_plot(records: Sequence[Record]) -> Picture:
             first.setdefault(record.scenario, record)
     own = [record for record in first.values() if record.samples]
     names = [record.scenario for record in own]
-    rivals = sorted(
-        {name.removeprefix("speedup_over_") for record in own for name in record.metrics if _is_ratio(name)}
-    )
+    compared = rivals(own)
     figure, axes = _axes(len(names))
-    for rank, rival in enumerate(rivals):
+    for rank, rival in enumerate(compared):
         points = [(row, record) for row, record in enumerate(own) if record.value(f"speedup_over_{rival}") is not None]
         values = [record.value(f"speedup_over_{rival}") or 0.0 for _, record in points]
         lows = [record.value(f"speedup_over_{rival}_low") or 0.0 for _, record in points]
         highs = [record.value(f"speedup_over_{rival}_high") or 0.0 for _, record in points]
         axes.errorbar(
             values,
-            [row + (rank - (len(rivals) - 1) / 2) * 0.6 / max(len(rivals), 1) for row, _ in points],
+            [row + (rank - (len(compared) - 1) / 2) * 0.6 / max(len(compared), 1) for row, _ in points],
             xerr=[
                 [value - low for value, low in zip(values, lows, strict=True)],
                 [high - value for value, high in zip(values, highs, strict=True)],
             ],
             fmt="os^Dv<>P"[rank % 8],
+            color=_RIVAL_COLOURS[rank % len(_RIVAL_COLOURS)],
             markersize=4,
             label=rival.split("/")[0],
             linestyle="none",
@@ -100,13 +99,9 @@ def ratio_plot(records: Sequence[Record]) -> Picture:
     lanes = " and ".join(dict.fromkeys(record.lane for record in own))
     axes.set_xlabel(f"its time / ours (lane {lanes}), same session, measured on {device}; right of 1x ours is faster")
     _finish(axes, names)
-    if rivals:
+    if compared:
         axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return Picture(figure, "Time of each baseline over the workbench's")
-
-
-def _is_ratio(name: str) -> bool:
-    return name.startswith("speedup_over_") and not name.endswith(("_low", "_high")) and OWN not in name
 
 
 def _axes(rows: int) -> tuple[Figure, Any]:
@@ -114,6 +109,18 @@ def _axes(rows: int) -> tuple[Figure, Any]:
 
     figure = Figure(figsize=(_WIDTH_INCHES, max(2.0, 0.9 + _ROW_INCHES * rows)), layout="constrained")
     return figure, figure.subplots()
+
+
+def _share_axis(axes: Any) -> None:
+    """Logarithmic, in per cent; finer labels while they have room."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    axes.set_xscale("log")
+    low, high = min(0.1, axes.get_xlim()[0]), max(2.0, axes.get_xlim()[1])
+    axes.set_xlim(low, high)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 100 else (1.0,)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(lambda share, _: f"{100 * share:g} %")
 
 
 def _finish(axes: Any, names: Sequence[str]) -> None:

@@ -58,9 +58,9 @@ def skipped_record(session: Session, baseline: Baseline, lane: str, why: str) ->
     )
 
 
-def lost_record(session: Session, lane: str, why: str) -> Record:
-    """The row of a lane whose process did not come back."""
-    return _record(session, "workbench", lane, status="runtime_error", message=why, backend="interpreter")
+def lost_record(session: Session, candidate: str, lane: str, why: str) -> Record:
+    """The row of a lane that could not be run at all: no inputs, no reference, or a process that died."""
+    return _record(session, candidate, lane, status="runtime_error", message=why, backend="none")
 
 
 def entrant_record(
@@ -131,7 +131,7 @@ def _badness(verdict: Verdict) -> tuple[int, float]:
 def _status(verdict: Verdict) -> tuple[Status, str]:
     if isinstance(verdict, Failure):
         return verdict.status, verdict.message
-    return ("ok", "") if verdict.ok else ("wrong", verdict.describe())
+    return ("ok", "") if verdict.ok else ("wrong", verdict.describe().removeprefix("WRONG: "))
 
 
 def _error_metrics(verdict: Verdict, evidence: Evidence) -> dict[str, Metric]:

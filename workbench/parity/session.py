@@ -55,7 +55,7 @@ def run_set(
     """Records of every scenario in every lane, and of every baseline, in the scenarios' order.
 
     timing None means: if there is a GPU. jobs: processes for the interpreter, by default one per core; a GPU is used
-    from this process alone. on_done(done, total, name) is called before the first scenario and after each.
+    from this process alone. on_done(done, total, name) is called at the start, and after each scenario.
     """
     chosen = resolve_device(device)
     choose_baselines(baselines)
@@ -68,7 +68,7 @@ def run_set(
     }
     total = len(scenarios)
     report = on_done or (lambda done, total, name: None)
-    report(0, total, scenarios[0].name if scenarios else "")
+    report(0, total, "")
     jobs = 1 if on_gpu else min(jobs or os.cpu_count() or 1, max(total, 1))
     runs = _in_process(scenarios, tuple(lanes), options)
     if jobs > 1:
@@ -117,4 +117,4 @@ def _lost(scenario: Scenario, lanes: tuple[str, ...], why: str) -> list[Record]:
     if isinstance(scenario.problem, DenseAttentionProblem):
         lanes = ("dense",)
     session = Session(scenario.name, scenario.problem, resolve_device("cpu"), "", None)
-    return [lost_record(session, lane, why) for lane in lanes]
+    return [lost_record(session, "workbench", lane, why) for lane in lanes]

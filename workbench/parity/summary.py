@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from statistics import median
 from typing import TYPE_CHECKING
 
 from workbench.parity.tables import OWN
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def headline(records: Sequence[Record]) -> str:
-    """E.g. "13 of 13 scenarios pass in all admitted lanes (39 lanes run)." as Markdown."""
+    """E.g. "13 of 13 scenarios pass in all admitted lanes", as a Markdown heading, and what failed."""
     by_scenario: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         if record.candidate == OWN:
@@ -22,14 +23,13 @@ def headline(records: Sequence[Record]) -> str:
     passed = sum(_passes(own) for own in by_scenario.values())
     ran = [record for own in by_scenario.values() for record in own if record.status != "unsupported"]
     refused = sum(len(own) for own in by_scenario.values()) - len(ran)
-    line = f"**{passed} of {len(by_scenario)} scenarios pass in all admitted lanes** ({len(ran)} lanes run"
-    line += f", {refused} not admitted)." if refused else ")."
+    text = f"## {passed} of {len(by_scenario)} scenarios pass in all admitted lanes\n\n{len(ran)} lanes run"
+    text += f", {refused} not admitted." if refused else "."
     failed = [record for record in ran if record.status != "ok"]
     if failed:
-        line += (
-            f" **{len(failed)} failed**: " + ", ".join(f"{record.scenario} ({record.lane})" for record in failed) + "."
-        )
-    return line
+        names = ", ".join(f"{record.scenario} ({record.lane})" for record in failed)
+        text += f" **{len(failed)} failed**: {names}."
+    return text
 
 
 def conditions(records: Sequence[Record], scenarios: Sequence[Scenario]) -> str:
@@ -44,8 +44,14 @@ def conditions(records: Sequence[Record], scenarios: Sequence[Scenario]) -> str:
     ]
     small = sum(scenario.scaled_from is not None for scenario in scenarios)
     if any(scenario.size == "small" for scenario in scenarios):
+        rule = SMALL_SIZE_RULE.removeprefix("small size: ")
+        lines.append(f"**Sizes are `small`** ({small} of {len(scenarios)} scenarios are scaled down): {rule}.")
+    noise = [record.value("speedup_over_again") for record in records]
+    spread = [abs(ratio - 1.0) for ratio in noise if ratio is not None]
+    if spread:
         lines.append(
-            f"**Sizes are `small`**: {small} of {len(scenarios)} scenarios are scaled down. {SMALL_SIZE_RULE}."
+            f"A second timing of the same kernel in the same session differs by {100 * median(spread):.1f} % in the "
+            f"median scenario, {100 * max(spread):.1f} % in the worst: smaller differences are none."
         )
     if any(record.samples for record in records):
         lines.append("Errors and times are `measured`; FLOPs and bytes are `static`, counted from the shapes.")

@@ -24,13 +24,13 @@ def lane_table(records: Sequence[Record], lane: str) -> Table:
     """One row per scenario that ran in the lane: status, errors, what was chosen and why, and speed where measured."""
     rows = [record for record in records if record.lane == lane and record.candidate == OWN]
     timed = any(record.samples for record in rows)
-    rivals = _rivals(rows) if timed else []
+    compared = rivals(rows) if timed else []
     headings = ["scenario", "status", "max error", "RMS error", "worst element", "of its limit"]
     if timed:
-        headings += ["time", "rate", *(f"vs {rival.split('/')[0]}" for rival in rivals)]
+        headings += ["time", "rate", *(f"vs {rival.split('/')[0]}" for rival in compared)]
     headings += ["ran", "geometry and why"]
     cells = [
-        _error_cells(record) + (_speed_cells(record, rivals) if timed else []) + _choice(record) for record in rows
+        _error_cells(record) + (_speed_cells(record, compared) if timed else []) + _choice(record) for record in rows
     ]
     return Table(headings, cells, _caption(rows, timed), f"no scenario of this set runs in lane {lane}")
 
@@ -67,6 +67,8 @@ def scenario_table(scenarios: Sequence[Scenario]) -> Table:
         ]
         rows.append([*cells, plain(_types(problem)), plain(_features(problem), "text"), plain(before, "text")])
     headings = ["scenario", "lengths (query of keys)", "heads", "head size", "dtype", "features", "full size"]
+    if all(scenario.scaled_from is None for scenario in scenarios):
+        headings, rows = headings[:-1], [row[:-1] for row in rows]
     return Table(headings, rows, empty="the set is empty")
 
 
@@ -88,16 +90,13 @@ def _error_cells(record: Record) -> list[Cell]:
     return [plain(record.scenario), _status(record), *figures, index, share]
 
 
-def _speed_cells(record: Record, rivals: Sequence[str]) -> list[Cell]:
+def _speed_cells(record: Record, compared: Sequence[str]) -> list[Cell]:
     time = record.value("time")
     if time is None:
-        return [_NONE] * (2 + len(rivals))
+        return [_NONE] * (2 + len(compared))
     rate, unit = (record.value("tbps"), "TB/s") if is_decode(record.problem) else (record.value("tflops"), "TFLOP/s")
-    figures = [
-        plain(f"{time:.1f} us", "num"),
-        plain(f"{rate:.2f} {unit}" if unit == "TB/s" else f"{rate:.0f} {unit}", "num"),
-    ]
-    return figures + [_ratio(record, rival) for rival in rivals]
+    figures = [plain(f"{time:.1f} us", "num"), plain(f"{rate:.3g} {unit}", "num")]
+    return figures + [_ratio(record, rival) for rival in compared]
 
 
 def _ratio(record: Record, rival: str) -> Cell:
@@ -107,12 +106,14 @@ def _ratio(record: Record, rival: str) -> Cell:
         return _NONE
     colour = "wb-good" if low > 1.0 else "wb-poor" if high < 1.0 else ""
     text = f"{value:.2f}x [{low:.2f}, {high:.2f}]"
-    return Cell(f'<span class="{colour}">{value:.2f}x</span> <small>[{low:.2f}, {high:.2f}]</small>', text, "num")
+    return Cell(f'<span class="{colour}">{value:.2f}x</span><br><small>[{low:.2f}, {high:.2f}]</small>', text, "num")
 
 
 def _choice(record: Record) -> list[Cell]:
     geometry = record.message if record.spec is None else record.spec.describe()
-    return [plain(record.path or "–"), folded(geometry, record.reasons)]
+    why = next((reason for reason in record.reasons if reason.startswith(("2D:", "3D:"))), "")
+    rest = [reason for reason in record.reasons if reason != why]
+    return [plain(record.path or "–"), folded(geometry, rest, why)]
 
 
 def _status(record: Record) -> Cell:
@@ -124,17 +125,16 @@ def _number(record: Record, name: str) -> Cell:
     return _NONE if value is None else plain(f"{value:.2e}", "num")
 
 
-def _rivals(rows: Sequence[Record]) -> list[str]:
-    """Other series of the sessions, by the name in the metrics: baselines, then the session's second timing."""
+def rivals(rows: Sequence[Record]) -> list[str]:
+    """Baselines that the sessions timed, as `name/lane`; one that knows lanes is compared in the same lane only."""
     found: dict[str, None] = {}
     for record in rows:
-        for name in record.metrics:
-            other = name.removeprefix("speedup_over_")
-            baseline, _, lane = other.partition("/")
-            # A baseline that knows lanes is compared in the same lane only.
-            elsewhere = lane != record.lane and f"speedup_over_{baseline}/{record.lane}" in record.metrics
-            if name != other and baseline in BASELINES and not elsewhere:
-                found.setdefault(other)
+        for metric in record.metrics:
+            rival = metric.removeprefix("speedup_over_")
+            name, _, lane = rival.partition("/")
+            ours = name in BASELINES and (lane == record.lane or not BASELINES[name].knows_lanes)
+            if ours and not rival.endswith(("_low", "_high")):
+                found.setdefault(rival)
     return list(found)
 
 
@@ -143,8 +143,8 @@ def _caption(rows: Sequence[Record], timed: bool) -> str:
         return ""
     first = rows[0]
     device = first.environment.get("device", "")
-    executed = "Triton's interpreter" if first.backend == "interpreter" else "the GPU"
-    errors = f"Errors against float64: {first.evidence}, {executed} on {device}, the worse of two inputs."
+    by = "by Triton's interpreter on" if first.backend == "interpreter" else "on"
+    errors = f"Errors against float64: {first.evidence} {by} {device}, the worse of two inputs."
     if not timed:
         return f"{errors} Times: not measured."
     return (

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from workbench.report.progress import PROGRESS_MIME
+
 _PACKAGE = Path(__file__).parent
 # What a browser fetches by itself; a link that a reader may click is not among it.
 _FETCHED = re.compile(
@@ -44,7 +46,7 @@ def write_html(notebook: Path, output: Path, header: ReportHeader) -> None:
         exclude_output_prompt=True,
     )
     css = (_PACKAGE / "template" / "report.css").read_text(encoding="utf-8")
-    resources = {"report": {**vars(header), "css": css}}
+    resources = {"report": {**vars(header), "css": css, "progress_mime": PROGRESS_MIME}}
     html, _ = exporter.from_notebook_node(nbformat.read(str(notebook), as_version=4), resources=resources)
     with output.open("x", encoding="utf-8") as file:
         file.write(html)

@@ -24,7 +24,7 @@ def notebook_progress(noun: str) -> Callable[[int, int, str], None]:
     def show(done: int, total: int, label: str) -> None:
         nonlocal handle
         elapsed = time.monotonic() - started
-        text = f"{done} of {total} {noun}, {elapsed:.0f} s" + (f": {label}" if done < total else "")
+        text = f"{done} of {total} {noun} done, {elapsed:.0f} s"
         data = {PROGRESS_MIME: {"done": done, "total": total, "label": label, "noun": noun}, "text/plain": text}
         if handle is None:
             handle = display(data, raw=True, display_id=True)

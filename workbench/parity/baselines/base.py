@@ -32,9 +32,12 @@ class Baseline(ABC):
     note: str
     """How it is run: on which layout, and what is left out of its time."""
 
+    knows_lanes = False
+    """Whether it has a 2D and a 3D path of its own to set against the same lane."""
+
     def lanes(self, requested: Sequence[str]) -> Sequence[str]:
         """Lanes in which it takes part; one that knows no lanes takes part once."""
-        return requested[:1]
+        return requested if self.knows_lanes else requested[:1]
 
     def missing(self, device: torch.device) -> str | None:
         """Why it cannot run in this process, or None."""

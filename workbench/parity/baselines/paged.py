@@ -20,9 +20,7 @@ class PagedBaseline(Baseline):
     """A unified_attention function found under one of several module names."""
 
     modules: Sequence[str]
-
-    def lanes(self, requested: Sequence[str]) -> Sequence[str]:
-        return requested
+    knows_lanes = True
 
     def missing(self, device: torch.device) -> str | None:
         return super().missing(device) or why_missing(self.modules, "unified_attention")
