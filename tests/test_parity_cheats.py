@@ -6,6 +6,7 @@ import torch
 from workbench.attention.backends import AttentionResult
 from workbench.errors import UnsupportedError
 from workbench.parity import TimingPlan, run_scenario
+from workbench.parity.candidate import workbench_kernels
 from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
 from workbench.reference import dense_eager, unified_eager
 from workbench.scenarios import Scenario
@@ -82,11 +83,10 @@ class OneElementOff(Honest):
         out[..., -1, -1, -1] += 0.1
 
 
-class OnAnotherStream(Honest):
-    def write(self, problem, inputs, out):
-        side = torch.cuda.Stream()
-        with torch.cuda.stream(side):
-            super().write(problem, inputs, out)
+def on_another_stream(problem, inputs, **options):
+    """The real kernels, where the events of the current stream do not see them."""
+    with torch.cuda.stream(torch.cuda.Stream()):
+        return workbench_kernels(problem, inputs, **options)
 
 
 @pytest.mark.parametrize("scenario", [UNIFIED, DENSE], ids=lambda scenario: scenario.kind)
@@ -144,9 +144,11 @@ def test_an_exception_becomes_a_status(error, status, device):
 
 
 @pytest.mark.gpu
-def test_work_on_another_stream_is_wrong():
-    record = run_scenario(UNIFIED, candidate=OnAnotherStream(), device="cuda")
+@pytest.mark.parametrize("timing", [False, TimingPlan(rounds=3)], ids=["eager", "captured"])
+def test_work_on_another_stream_is_wrong(timing):
+    record = run_scenario(UNIFIED, "2d", candidate=on_another_stream, device="cuda", timing=timing)
     assert record.status == "wrong"
+    assert record.samples == ()
 
 
 @pytest.mark.gpu

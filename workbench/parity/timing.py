@@ -2,7 +2,8 @@
 
 Each candidate is captured in a CUDA or HIP graph, so that a sample holds no launch overhead of the host. A round
 replays every graph once, in an order that rotates, each between two events. Samples of one round are neighbours in
-time, hence ratios are taken per round.
+time, hence ratios are taken per round. A call that cannot be captured is launched from the host, between two waits for
+the whole device: its samples hold the launches, and work on any stream.
 
 Cache state: `warm` repeats the call within the graph, so that inputs smaller than the caches stay in them; `cold`
 overwrites a buffer larger than any last-level cache before each replay of a single call, and its samples hold the
@@ -11,6 +12,7 @@ start of the graph, a few microseconds.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -33,7 +35,7 @@ class TimingPlan:
     cache: Literal["warm", "cold"] = "warm"
 
 
-@dataclass
+@dataclass(frozen=True)
 class TimedCall:
     """A call ready to be replayed."""
 
@@ -41,26 +43,25 @@ class TimedCall:
     calls: int
     """Calls per replay."""
     result: Any
-    """What the captured call returned: a replay writes it again."""
+    """What the captured call returned: a replay writes it again. Of no use where nothing was captured."""
     captured: bool
     note: str = ""
 
 
 def capture(call: Callable[[], Any], plan: TimingPlan) -> TimedCall:
-    """Capture the call in a graph; if it cannot be captured, it is launched from the host and `note` says so."""
+    """Capture the call in a graph; if it cannot be captured, `note` says so."""
     for _ in range(_WARM_UP_CALLS):
-        result = call()
+        call()
     torch.cuda.synchronize()
     calls = 1 if plan.cache == "cold" else _calls_per_sample(call, plan)
     graph = torch.cuda.CUDAGraph()
     try:
         with torch.cuda.graph(graph):
-            for _ in range(calls):
-                result = call()
+            result = _repeated(call, calls)()
     except RuntimeError as error:
         torch.cuda.synchronize()
-        note = f"not captured in a graph ({str(error).splitlines()[0]}); its samples hold the host's launches"
-        return TimedCall(_repeated(call, calls), calls, call(), captured=False, note=note)
+        note = f"Not captured in a graph ({str(error).splitlines()[0]}); its times hold the host's launches."
+        return TimedCall(_repeated(call, calls), calls, None, captured=False, note=note)
     return TimedCall(graph.replay, calls, result, captured=True)
 
 
@@ -71,28 +72,40 @@ def interleave(calls: Mapping[str, TimedCall], plan: TimingPlan) -> dict[str, tu
     samples: dict[str, list[float]] = {name: [] for name in names}
     for round_index in range(plan.rounds):
         shift = round_index % len(names)
-        events = {}
+        elapsed_us = {}
         for name in names[shift:] + names[:shift]:
             flush.zero_()
-            events[name] = _timed(calls[name].replay)
+            timed = calls[name]
+            elapsed_us[name] = _between_events(timed.replay) if timed.captured else _between_waits(timed.replay)
         torch.cuda.synchronize()
-        for name, (start, end) in events.items():
-            samples[name].append(start.elapsed_time(end) * 1e3 / calls[name].calls)
+        for name, elapsed in elapsed_us.items():
+            samples[name].append(elapsed() / calls[name].calls)
     return {name: tuple(values) for name, values in samples.items()}
 
 
-def _timed(replay: Callable[[], Any]) -> tuple[torch.cuda.Event, torch.cuda.Event]:
+def _between_events(replay: Callable[[], Any]) -> Callable[[], float]:
+    """Microseconds of the replay on the current stream, to be asked for after a synchronisation."""
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     start.record()
     replay()
     end.record()
-    return start, end
+    return lambda: start.elapsed_time(end) * 1e3
+
+
+def _between_waits(replay: Callable[[], Any]) -> Callable[[], float]:
+    """Microseconds on the host's clock from an idle device to an idle device."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    replay()
+    torch.cuda.synchronize()
+    elapsed = (time.perf_counter() - start) * 1e6
+    return lambda: elapsed
 
 
 def _calls_per_sample(call: Callable[[], Any], plan: TimingPlan) -> int:
-    start, end = _timed(_repeated(call, _WARM_UP_CALLS))
+    elapsed = _between_events(_repeated(call, _WARM_UP_CALLS))
     torch.cuda.synchronize()
-    once_us = max(start.elapsed_time(end) * 1e3 / _WARM_UP_CALLS, 1.0)
+    once_us = max(elapsed() / _WARM_UP_CALLS, 1.0)
     return max(1, min(plan.max_calls, round(plan.sample_us / once_us)))
 
 

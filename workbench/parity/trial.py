@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 # Elements on either side of the output that no candidate may touch, and what stands there.
 _GUARD_ELEMENTS = 4096
 _GUARD_VALUE = 171.0
-# Bytes filled before the poison on a GPU: about a millisecond during which work on another stream runs ahead of it.
+# Fills before the poison on a GPU: some ten milliseconds in which work on another stream runs ahead of it.
 _DELAY_BYTES = 2**30
-_DELAY_FILLS = 4
+_DELAY_FILLS = 24
 
 
 @dataclass(frozen=True)
