@@ -4,6 +4,8 @@
 """
 
 from workbench.gfx950.emulator.api import EmulationResult, emulate
+from workbench.gfx950.emulator.debug import Debugger
 from workbench.gfx950.emulator.launch import KernelImage
+from workbench.gfx950.emulator.rocprof_csv import write_counter_csv
 
-__all__ = ["EmulationResult", "KernelImage", "emulate"]
+__all__ = ["Debugger", "EmulationResult", "KernelImage", "emulate", "write_counter_csv"]

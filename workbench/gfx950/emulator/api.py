@@ -149,7 +149,8 @@ def kernel_image(kernel: Any) -> KernelImage:
     if hasattr(kernel, "asm") and "amdgcn" in kernel.asm:
         return KernelImage(kernel.asm["amdgcn"], kernel.metadata.shared, kernel.metadata.name)
     raise EmulationError(
-        f"cannot emulate a {type(kernel).__name__}; give a compiled kernel, a KernelImage or the path of an .amdgcn file"
+        f"cannot emulate a {type(kernel).__name__}; "
+        "give a compiled kernel, a KernelImage or the path of an .amdgcn file"
     )
 
 

@@ -138,7 +138,9 @@ class Builder:
         """A 64-bit lane mask (VCC when position is None) as bool [waves, 64]."""
         operand = Operand("s", VCC, 2) if position is None else self.operand(position)
         if operand.kind == "const":
-            value = np.broadcast_to(np.array([[operand.bits64(False) >> lane & 1 for lane in range(WAVE)]], bool), (1, WAVE))
+            value = np.broadcast_to(
+                np.array([[operand.bits64(False) >> lane & 1 for lane in range(WAVE)]], bool), (1, WAVE)
+            )
             return lambda g: value
         low, high = self._register(operand, 0, ""), self._register(operand, 1, "")
         return lambda g: unpack_lanes(low(g), high(g))

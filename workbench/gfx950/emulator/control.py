@@ -97,13 +97,13 @@ def _wait(b: Builder) -> Run:
 @op("s_barrier")
 def _barrier(b: Builder) -> Run:
     machine = b.machine
-    return lambda g: machine.arrive(g)
+    return machine.arrive
 
 
 @op("s_endpgm")
 def _end(b: Builder) -> Run:
     machine = b.machine
-    return lambda g: machine.end(g)
+    return machine.end
 
 
 _NO_EFFECT = ("s_nop", "s_sleep", "s_setprio", "s_inst_prefetch", "s_sethalt", "s_ttracedata", "s_code_end", "v_nop",

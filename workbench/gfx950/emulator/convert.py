@@ -28,6 +28,11 @@ def _f16_bits(x: Any) -> Any:
     return np.asarray(x).astype(_F16).view(np.uint16).astype(_U32)
 
 
+def _byte_to_float(index: int) -> Any:
+    shift = _U32(8 * index)
+    return lambda x: ((x >> shift) & _BYTE).astype(_F32)
+
+
 _FROM_F32: dict[str, Any] = {
     "v_cvt_u32_f32": lambda x: _to_integer(x, 0, 2**32 - 1, _U32),
     "v_cvt_i32_f32": lambda x: _to_integer(x, -(2**31), 2**31 - 1, _I32),
@@ -40,7 +45,7 @@ _FROM_U32: dict[str, Any] = {
     "v_cvt_f32_i32": lambda x: x.view(_I32).astype(_F32),
     "v_cvt_f32_f16": lambda x: x.astype(np.uint16).view(_F16).astype(_F32),
     "v_cvt_f32_bf16": lambda x: fp.bf16_to_f32(x & _HALF),
-    **{f"v_cvt_f32_ubyte{i}": lambda x, s=_U32(8 * i): ((x >> s) & _BYTE).astype(_F32) for i in range(4)},
+    **{f"v_cvt_f32_ubyte{i}": _byte_to_float(i) for i in range(4)},
 }
 
 
@@ -98,7 +103,7 @@ def _pack_two(b: Builder) -> Run:
 
 @op("v_pack_b32_f16")
 def _pack_halves(b: Builder) -> Run:
-    select = tuple(b.modifier("op_sel", ())) + (0, 0, 0)
+    select = (*b.modifier("op_sel", ()), 0, 0, 0)
     x, y, dst = b.f16(1, bool(select[0])), b.f16(2, bool(select[1])), b.vdst()
 
     def run(g: Group) -> None:
@@ -150,14 +155,18 @@ def _pack_fp8_scaled(b: Builder) -> Run:
     return run
 
 
-@op("v_cvt_scalef32_pk_fp8_bf16", "v_cvt_scalef32_pk_bf8_bf16", "v_cvt_scalef32_pk_fp8_f16", "v_cvt_scalef32_pk_bf8_f16")
+@op(
+    "v_cvt_scalef32_pk_fp8_bf16", "v_cvt_scalef32_pk_bf8_bf16", "v_cvt_scalef32_pk_fp8_f16", "v_cvt_scalef32_pk_bf8_f16"
+)
 def _pack_halves_to_fp8(b: Builder) -> Run:
     table, x, scale, write = _table(b.ins.opcode.replace("_bf16", "")), b.u32(1), b.f32(2), _word_writer(b)
     wide = fp.bf16_to_f32 if b.ins.opcode.endswith("bf16") else _f16_to_f32
 
     def run(g: Group) -> None:
         bits, by = x(g), _power_of_two(scale(g))
-        low, high = (fp.f32_to_fp8(np.asarray(wide(v) / by), table, saturate=True) for v in (bits & _HALF, bits >> _SHIFT))
+        low, high = (
+            fp.f32_to_fp8(np.asarray(wide(v) / by), table, saturate=True) for v in (bits & _HALF, bits >> _SHIFT)
+        )
         write(g, low | high << _U32(8))
 
     return run

@@ -29,7 +29,8 @@ _SQ_NAMES: dict[str, tuple[str, ...]] = {
     "SQ_INSTS_BRANCH": ("branch",),
 }
 """Counter -> families of workbench.gfx950.isa."""
-_MOPS = {"F16": ("f16",), "BF16": ("bf16", "bf16_1k"), "F32": ("f32",), "F8": ("fp8_fp8", "bf8_bf8", "fp8_bf8", "bf8_fp8"),
+_MOPS = {"F16": ("f16",), "BF16": ("bf16", "bf16_1k"), "F32": ("f32",),
+         "F8": ("fp8_fp8", "bf8_bf8", "fp8_bf8", "bf8_fp8"),
          "F6F4": ("f8f6f4",)}  # fmt: skip
 
 
@@ -49,6 +50,9 @@ class MemoryTrace:
     write: Array
 
 
+Request = tuple[Array, Array, Array, Array]
+
+
 class Counters:
     """Totals of one launch."""
 
@@ -63,7 +67,7 @@ class Counters:
         self.waves = 0
         self.workgroups = 0
         self._known: dict[int, int] = {}
-        self._trace: list[tuple[Array, Array, Array, Array]] | None = [] if trace else None
+        self._trace: list[Request] | None = [] if trace else None
         self._requests = 0
 
     @property
@@ -71,13 +75,15 @@ class Counters:
         """Instructions executed, summed over waves."""
         return sum(self.executed)
 
-    def request(self, ins: Instruction, where: Array, size: int, lanes: Array | None, *, write: bool, waves: Array) -> None:
+    def request(
+        self, ins: Instruction, where: Array, size: int, lanes: Array | None, *, write: bool, waves: Array
+    ) -> None:
         """Count the cache lines of a vector memory access; where [waves, 64] byte addresses."""
         first = where >> _LINE_SHIFT
         crosses = size & (size - 1) or int(np.bitwise_or.reduce(where, axis=None)) & (size - 1)
         last = (where + np.uint64(size - 1)) >> _LINE_SHIFT if crosses else first
         if self._trace is not None:
-            self._record(first, last, lanes, write, waves)
+            self._trace.append(self._record(first, last, lanes, write, waves))
         shape = (first - first[:, :1]).view(np.int64)
         if lanes is not None:
             shape = np.where(lanes, shape, _INACTIVE)
@@ -92,8 +98,7 @@ class Counters:
             lines += self._known[key]
         self.lines[ins.index] += lines
 
-    def _record(self, first: Array, last: Array, lanes: Array | None, write: bool, waves: Array) -> None:
-        assert self._trace is not None
+    def _record(self, first: Array, last: Array, lanes: Array | None, write: bool, waves: Array) -> Request:
         self._requests += 1
         wave = np.broadcast_to(waves[:, None], first.shape)
         pick = slice(None) if lanes is None else lanes
@@ -101,9 +106,8 @@ class Counters:
         more = np.stack((wave[pick].ravel().astype(np.uint64), last[pick].ravel()), axis=1)
         unique = np.unique(np.concatenate((pairs, more)), axis=0)
         n = len(unique)
-        self._trace.append(
-            (np.full(n, self._requests), unique[:, 0].astype(np.int64), unique[:, 1] << _LINE_SHIFT, np.full(n, write))
-        )
+        step, lines = np.full(n, self._requests), unique[:, 1] << _LINE_SHIFT
+        return step, unique[:, 0].astype(np.int64), lines, np.full(n, write)
 
     def trace(self) -> MemoryTrace | None:
         """The recorded requests; None if none were asked for."""

@@ -97,12 +97,12 @@ def _row_broadcast(lane: int) -> tuple[Array, Array]:
 
 _CONTROLS: dict[str, Callable[[Any], tuple[Array, Array]]] = {
     "quad_perm": lambda p: _always((_LANES & ~3) + np.array(p)[_LANES & 3]),
-    "row_shl": lambda n: _row_shift(n),
+    "row_shl": _row_shift,
     "row_shr": lambda n: _row_shift(-n),
     "row_ror": lambda n: _always(_ROW + ((_LANES - n) & 15)),
     "row_newbcast": lambda n: _always(_ROW + n),
     "row_bcast": _row_broadcast,
-    "wave_shl": lambda n: _wave_shift(n),
+    "wave_shl": _wave_shift,
     "wave_shr": lambda n: _wave_shift(-n),
     "wave_rol": lambda n: _always((_LANES + n) % WAVE),
     "wave_ror": lambda n: _always((_LANES - n) % WAVE),

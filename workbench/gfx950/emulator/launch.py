@@ -77,7 +77,7 @@ def prepare(
         writable = outputs is None or name in outputs
         block[slot.offset : slot.offset + slot.size] = _pack(slot, value, name, kind, memory, writable)
     kernarg = memory.add("kernarg", np.frombuffer(block, np.uint8), writable=False)
-    shape = tuple(int(extent) for extent in grid) + (1, 1, 1)
+    shape = (*(int(extent) for extent in grid), 1, 1, 1)
     if any(extent < 1 for extent in shape[:3]):
         raise EmulationError(f"a grid must be one to three positive extents, got {tuple(grid)}")
     return Launch(program, shape[:3], image.lds_bytes, memory, bytes(block), kernarg.base)  # type: ignore[arg-type]

@@ -20,7 +20,8 @@ READS = {
     "u16_d16_hi": (2, "hi", False),
 }  # fmt: skip
 WRITES = {
-    "b8": (1, 0), "b8_d16_hi": (1, 16), "b16": (2, 0), "b16_d16_hi": (2, 16), "b32": (4, 0), "b64": (8, 0), "b96": (12, 0),
+    "b8": (1, 0), "b8_d16_hi": (1, 16), "b16": (2, 0), "b16_d16_hi": (2, 16), "b32": (4, 0), "b64": (8, 0),
+    "b96": (12, 0),
     "b128": (16, 0),
 }  # fmt: skip
 
@@ -230,7 +231,8 @@ def _swizzle(b: Builder) -> Run:
 
 _ATOMIC: dict[str, Any] = {
     "add_u32": ("u4", np.add), "sub_u32": ("u4", np.subtract), "add_f32": ("f4", np.add), "max_f32": ("f4", np.fmax),
-    "min_f32": ("f4", np.fmin), "max_u32": ("u4", np.maximum), "min_u32": ("u4", np.minimum), "max_i32": ("i4", np.maximum),
+    "min_f32": ("f4", np.fmin), "max_u32": ("u4", np.maximum), "min_u32": ("u4", np.minimum),
+    "max_i32": ("i4", np.maximum),
     "min_i32": ("i4", np.minimum), "and_b32": ("u4", np.bitwise_and), "or_b32": ("u4", np.bitwise_or),
     "xor_b32": ("u4", np.bitwise_xor),
 }  # fmt: skip

@@ -92,7 +92,9 @@ class LocalMemory:
             wave, lane = (int(i) for i in np.argwhere(stale)[0])
             byte = int(place[wave, lane]) % (self.words_each * 4)
             if byte < 4 * (self.words_each - SPARE_WORDS):
-                self.machine.report("lds-uninitialised", ins, g, wave, f"lane {lane} reads LDS byte {byte}, never written")
+                self.machine.report(
+                    "lds-uninitialised", ins, g, wave, f"lane {lane} reads LDS byte {byte}, never written"
+                )
 
     def write(self, ins: Instruction, g: Group, place: Array, data: Array, size: int) -> Any:
         """A checked store of data [waves, 64, dwords]; returns what a Pending keeps for the race check.

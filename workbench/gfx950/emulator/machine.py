@@ -18,12 +18,12 @@ from workbench.gfx950.emulator.counters import Counters
 from workbench.gfx950.emulator.findings import Findings
 from workbench.gfx950.emulator.launch import Launch, initial_registers
 from workbench.gfx950.emulator.lds_storage import LocalMemory
-from workbench.gfx950.emulator.mode import initial_mode
 from workbench.gfx950.emulator.memory import AccessError, Allocation
+from workbench.gfx950.emulator.mode import initial_mode
 from workbench.gfx950.emulator.program import Instruction, Program
 from workbench.gfx950.emulator.registry import build
-from workbench.gfx950.emulator.undefined import UndefinedValues, register_names
 from workbench.gfx950.emulator.state import SCALAR_BIT, WAVE, Array, Group, Pending, WaveState
+from workbench.gfx950.emulator.undefined import UndefinedValues, register_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +78,9 @@ class Machine:
     def _step(self, instruction: Instruction) -> Step:
         builder = Builder(instruction, self)
         run = build(builder)
-        return Step(run, builder.reads, builder.reads | builder.writes, builder.writes, builder.writes_exec, instruction)
+        return Step(
+            run, builder.reads, builder.reads | builder.writes, builder.writes, builder.writes_exec, instruction
+        )
 
     # -- workgroups ------------------------------------------------------------------------------------------------
 
@@ -234,7 +236,9 @@ class Machine:
             if not allocation.writable:
                 self.report("input-write", ins, g, 0, f"stores into {allocation.name}, which is an input")
 
-    def count_request(self, ins: Instruction, g: Group, where: Array, size: int, lanes: Array | None, write: bool) -> None:
+    def count_request(
+        self, ins: Instruction, g: Group, where: Array, size: int, lanes: Array | None, write: bool
+    ) -> None:
         self.counters.request(ins, where, size, lanes, write=write, waves=self.global_waves(g))
 
     def count_lds(self, ins: Instruction, g: Group, place: Array, size: int, write: bool) -> None:
@@ -246,7 +250,9 @@ class Machine:
         """The allocation of one lane's atomic."""
         found = self.memory.find(int(address[0, 0]))
         if found is None or int(address[0, 0]) + size > found.end:
-            error = AccessError(f"address {int(address[0, 0]):#x} is in no tensor: {self.memory.nearest(int(address[0, 0]))}")
+            error = AccessError(
+                f"address {int(address[0, 0]):#x} is in no tensor: {self.memory.nearest(int(address[0, 0]))}"
+            )
             error.wave, error.lane = at
             raise self._explained(ins, g, error)
         if not found.writable:
@@ -266,9 +272,9 @@ class Machine:
 
     def scratch_base(self, g: Group) -> Array:
         """Address of each lane's private memory."""
-        assert self.scratch is not None
         lane = g.slots[:, None].astype(np.uint64) * np.uint64(WAVE) + np.arange(WAVE, dtype=np.uint64)
-        return np.uint64(self.scratch.base) + lane * np.uint64(self.scratch_size)
+        base = self.scratch.base if self.scratch else 0
+        return np.uint64(base) + lane * np.uint64(self.scratch_size)
 
     def _reserve_scratch(self) -> Allocation | None:
         if not self.scratch_size:

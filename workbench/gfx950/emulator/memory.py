@@ -73,7 +73,7 @@ class GlobalMemory:
         storage = tensor.untyped_storage()
         pointer, size = storage.data_ptr(), storage.nbytes()
         if pointer not in self._by_storage or size == 0:
-            buffer = (ctypes.c_uint8 * size).from_address(pointer) if size else (ctypes.c_uint8 * 0)()
+            buffer: Any = (ctypes.c_uint8 * size).from_address(pointer) if size else (ctypes.c_uint8 * 0)()
             data = np.frombuffer(buffer, np.uint8) if size else np.zeros(0, np.uint8)
             self._by_storage[pointer] = self.add(name, data, writable=writable, keep=tensor)
         allocation = self._by_storage[pointer]
@@ -116,8 +116,10 @@ class GlobalMemory:
         return [(self.allocations[index], active & (owner == index)) for index in np.unique(owner[active])]
 
     def read(self, addresses: Array, size: int, mask: Array | None) -> Array:
-        """`size` bytes at each uint64 address [waves, lanes], as uint32 [dwords, waves, lanes]; 1 and 2 bytes are
-        zero-extended. Lanes outside the mask give 0. AccessError outside the allocations."""
+        """`size` bytes at each uint64 address [waves, lanes], as uint32 [dwords, waves, lanes].
+
+        1 and 2 bytes are zero-extended. Lanes outside the mask give 0. AccessError outside the allocations.
+        """
         if mask is not None:
             if not mask.any():
                 return np.zeros((max(1, size // 4), *addresses.shape), np.uint32)

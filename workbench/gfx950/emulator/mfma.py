@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -125,7 +124,8 @@ _F8F6F4 = ["32x32x64_f8f6f4", "16x16x128_f8f6f4"]
 @op(*(f"v_mfma_f32_{name}" for name in _SHAPES + _F8F6F4))
 def _matrix_multiply(b: Builder) -> Run:
     shape = parse_shape(b.ins.opcode)
-    assert shape is not None
+    if shape is None:
+        raise b.error("this matrix shape is not modelled")
     code_a, code_b = _input_codes(b, shape)
     read_a, read_b = _matrix_reader(b, 1, shape, code_a), _matrix_reader(b, 2, shape, code_b)
     accumulate = _accumulator(b, shape)
@@ -140,7 +140,7 @@ def _matrix_multiply(b: Builder) -> Run:
 
 
 def _accumulator(b: Builder, shape: Shape) -> Callable[[Group, Array], None]:
-    """D = C + product. Accumulator i = 4q + r of lane l is row 4 * groups * q + 4 * (l / extent) + r, column l % extent."""
+    """D = C + product. Accumulator 4q + r of lane l is row 4 * groups * q + 4 * (l / extent) + r, column l % extent."""
     target, source = b.operand(0), b.operand(3)
     count, groups = shape.accumulators, shape.groups
     if target.count != count:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass, replace
+from typing import Any
 
 VCC, M0, SCC, EXEC = 106, 124, 125, 126
 """Rows of the scalar register file; SCC takes the encoding that the ISA leaves unused."""
@@ -103,7 +104,12 @@ def _parse_wrapped(word: str) -> Operand:
         return replace(inner, neg=not inner.neg)
     if word.startswith("|") and word.endswith("|") and len(word) > 2:
         return replace(parse_operand(word[1:-1]), abs=True)
-    for name, change in (("neg", {"neg": True}), ("abs", {"abs": True}), ("sext", {"sext": True})):
+    changes: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("neg", {"neg": True}),
+        ("abs", {"abs": True}),
+        ("sext", {"sext": True}),
+    )
+    for name, change in changes:
         if word.startswith(f"{name}(") and word.endswith(")"):
             return replace(parse_operand(word[len(name) + 1 : -1]), **change)
     if re.match(r"^(hwreg|sendmsg|swizzle)\(", word):

@@ -1,7 +1,7 @@
 """LDS data races: two waves of a workgroup touch one word, one of them writes, and no barrier lies between.
 
-Each wave has a read and a write mark for every word, one bit a byte, set by its accesses and cleared when its workgroup passes a
-barrier. An access that the wave has not waited for at the barrier is not over, so its marks stay.
+Each wave has a read and a write mark for every word, one bit a byte, set by its accesses and cleared when its
+workgroup passes a barrier. An access that the wave has not waited for at the barrier is not over, so its marks stay.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import numpy as np
 
 from workbench.gfx950.emulator.program import Instruction
 from workbench.gfx950.emulator.state import Array, Group
-
-
 
 SPARE_WORDS = 4
 """At the end of each workgroup's LDS: where inactive and out-of-range lanes go."""
@@ -123,15 +121,20 @@ class RaceTracker:
         elif len(self.log) > LOG_LIMIT:
             self.log = [entry for entry in self.log if (self.epoch[state.workgroup[entry.slots]] == entry.epoch).any()]
         for group in groups:
-            for entry in group.lgkm:
-                if entry.touched is not None:
-                    self._mark(*entry.touched)
-            for entry in group.vm:
-                if entry.lds is not None:
-                    place, data, lanes = entry.lds
-                    shift = group.lds_base(state, self.words_each)[1]
-                    for k in range(data.shape[-1]):
-                        self.write_marks.reshape(-1)[((place >> 2) + shift + k)[lanes]] = 0x0F
+            self._mark_unfinished(group)
+
+    def _mark_unfinished(self, group: Group) -> None:
+        """Accesses that the waves have not waited for go on behind the barrier."""
+        for entry in group.lgkm:
+            if entry.touched is not None:
+                self._mark(*entry.touched)
+        shift = group.lds_base(self.machine.state, self.words_each)[1]
+        marks = self.write_marks.reshape(-1)
+        for entry in group.vm:
+            if entry.lds is not None:
+                place, data, lanes = entry.lds
+                for k in range(data.shape[-1]):
+                    marks[((place >> 2) + shift + k)[lanes]] = 0x0F
 
     def finish(self, workgroups: Array) -> None:
         """The last check, when workgroups end."""
@@ -175,7 +178,7 @@ class RaceTracker:
                     names = ["write" if write else "read" for write in (write_a, write_b)]
                     self.machine.report_race(
                         second, workgroup,
-                        f"LDS byte {word * 4}: {names[1]} by wave {wave_b} races with the {names[0]} by wave {wave_a} at "
-                        f"{first.where()}; no barrier lies between",
+                        f"LDS byte {word * 4}: {names[1]} by wave {wave_b} races with the {names[0]} by wave {wave_a} "
+                        f"at {first.where()}; no barrier lies between",
                     )  # fmt: skip
                     return

@@ -16,7 +16,8 @@ def op(*names: str) -> Callable[[OpcodeBuilder], OpcodeBuilder]:
 
     def register(function: OpcodeBuilder) -> OpcodeBuilder:
         for name in names:
-            assert name not in OPCODES, f"{name} is registered twice"
+            if name in OPCODES:
+                raise ValueError(f"opcode {name} is registered twice")
             OPCODES[name] = function
         return function
 

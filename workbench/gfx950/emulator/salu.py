@@ -363,7 +363,14 @@ def _find_last_bit(b: Builder) -> Run:
     return run
 
 
-_COMPARE = {"eq": np.equal, "lg": np.not_equal, "gt": np.greater, "ge": np.greater_equal, "lt": np.less, "le": np.less_equal}
+_COMPARE = {
+    "eq": np.equal,
+    "lg": np.not_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+}
 
 
 @op(*(f"s_cmp{k}_{name}_{t}32" for name in _COMPARE for t in "iu" for k in ("", "k")))
@@ -438,5 +445,3 @@ def _set_hardware_register(b: Builder) -> Run:
 def _time(b: Builder) -> Run:
     dst, machine = b.sdst64(), b.machine
     return lambda g: dst(g, np.full((g.n, 1), machine.steps * 4, _U64))
-
-

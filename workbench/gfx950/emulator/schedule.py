@@ -32,7 +32,8 @@ def run_batch(machine: Machine, seed: int | None = None) -> None:
         waiting = machine.parked[0]
         ins = machine.program.instructions[waiting.pc]
         raise EmulationError(
-            f"{ins.where()}: {machine.place(waiting, 0)} waits at a barrier that the rest of its workgroup never reaches"
+            f"{ins.where()}: {machine.place(waiting, 0)} waits at a barrier that the rest of its workgroup never "
+            "reaches"
         )
 
 

@@ -116,7 +116,21 @@ class Group:
     `sel` indexes a register row: a slice when the slots are consecutive, so that rows are views, else an index array.
     """
 
-    __slots__ = ("_lds_base", "dense", "lane_bits", "lanes", "lgkm", "mode", "n", "pc", "pending", "sel", "slots", "uninit", "vm")
+    __slots__ = (
+        "_lds_base",
+        "dense",
+        "lane_bits",
+        "lanes",
+        "lgkm",
+        "mode",
+        "n",
+        "pc",
+        "pending",
+        "sel",
+        "slots",
+        "uninit",
+        "vm",
+    )
 
     def __init__(self, slots: Array, pc: int, uninit: int, mode: int) -> None:
         self.pc = pc

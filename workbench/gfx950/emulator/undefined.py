@@ -75,5 +75,7 @@ def register_names(bits: int) -> str:
         if bits >> bit & 1:
             scalar = bit - SCALAR_BIT
             special = {106: "vcc_lo", 107: "vcc_hi", 124: "m0", 125: "scc", 126: "exec_lo", 127: "exec_hi"}
-            names.append(special.get(scalar, f"s{scalar}") if scalar >= 0 else f"a{bit - 256}" if bit >= 256 else f"v{bit}")
+            names.append(
+                special.get(scalar, f"s{scalar}") if scalar >= 0 else f"a{bit - 256}" if bit >= 256 else f"v{bit}"
+            )
     return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")

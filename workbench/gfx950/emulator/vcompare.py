@@ -41,7 +41,8 @@ _FLOAT = _ORDERED | {
     "nlt": _not(np.less),
     "tru": _constant(True),
 }
-_TYPES = {"f32": _FLOAT, "f64": _FLOAT, "f16": _FLOAT, "i32": _INTEGER, "u32": _INTEGER, "i64": _INTEGER, "u64": _INTEGER,
+_TYPES = {"f32": _FLOAT, "f64": _FLOAT, "f16": _FLOAT, "i32": _INTEGER, "u32": _INTEGER, "i64": _INTEGER,
+          "u64": _INTEGER,
           "i16": _INTEGER, "u16": _INTEGER}  # fmt: skip
 _NAMES = [f"v_{kind}_{name}_{dtype}" for kind in ("cmp", "cmpx") for dtype, table in _TYPES.items() for name in table]
 

@@ -164,7 +164,7 @@ def _gather_bytes(high: Any, low: Any, picks: list[int]) -> Any:
         return low >> _U32(16) | (high & _U32(0xFFFF0000))
     if picks == [0, 1, 4, 5]:
         return (low & _U32(0xFFFF)) | high << _U32(16)
-    result = _U32(0)
+    result: Any = _U32(0)
     for byte, pick in enumerate(picks):
         source = low if pick < 4 else high
         data = (source >> _U32(8 * (pick & 3))) & _U32(0xFF)
@@ -408,5 +408,3 @@ def _classify(b: Builder) -> Run:
         out(g, (wanted(g) >> kind.astype(_U32) & _U32(1)) != 0)
 
     return run
-
-

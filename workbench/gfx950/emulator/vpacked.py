@@ -207,7 +207,7 @@ def _dot2(b: Builder) -> Run:
     def halves(bits: Any) -> tuple[Any, Any]:
         if bf16:
             return fp.bf16_to_f32(bits & _U32(0xFFFF)), np.asarray(bits & _U32(0xFFFF0000)).view(_F32)
-        return tuple(part.astype(np.uint16).view(_F16).astype(_F32) for part in (bits, bits >> _SHIFT))  # type: ignore
+        return tuple(part.astype(np.uint16).view(_F16).astype(_F32) for part in (bits, bits >> _SHIFT))
 
     def run(g: Group) -> None:
         (a0, a1), (b0, b1) = halves(x(g)), halves(y(g))
