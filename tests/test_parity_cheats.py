@@ -152,6 +152,7 @@ def test_work_on_another_stream_is_wrong(timing):
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:The CUDA Graph is empty")
 def test_a_capture_that_does_not_write_again_is_wrong():
     class RightOnlyUncaptured(Honest):
         def write(self, problem, inputs, out):
