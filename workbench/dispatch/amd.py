@@ -17,7 +17,7 @@ COHORT_ARCHS = ("gfx942", "gfx950")
 LONG_QUERY = 256
 """A prefill is long when its query has more tokens than this."""
 MFMA_ROWS = 32
-"""Rows that one wave of the transposed geometry owns: one 32x32 matrix instruction."""
+"""Rows that one wave of a prefill cohort owns: one 32x32 matrix instruction."""
 
 
 def select_cohort(problem: UnifiedAttentionProblem, device: Device, lane: str) -> Cohort:
@@ -29,8 +29,10 @@ def select_cohort(problem: UnifiedAttentionProblem, device: Device, lane: str) -
     return _decode(problem) if is_decode(problem) else _prefill(problem, device)
 
 
-def _transposed(rows: int, tile: int, num_stages: int, waves_per_eu: int = 0) -> Geometry:
-    # One loop with a masked tail inside: two loops cost 7 % here, in instruction cache (specification §4).
+def _rows_of_32(rows: int, tile: int, num_stages: int, waves_per_eu: int = 0) -> Geometry:
+    # The plain product: Triton swaps the operands by itself, so that a lane holds keys of one row; transposed_qk swaps
+    # them back and spills. One loop with a masked tail inside: two loops cost 7 % here, in instruction cache
+    # (specification §4).
     return Geometry(
         rows,
         tile,
@@ -38,7 +40,6 @@ def _transposed(rows: int, tile: int, num_stages: int, waves_per_eu: int = 0) ->
         num_stages=num_stages,
         waves_per_eu=waves_per_eu,
         matrix_instr_nonkdim=MFMA_ROWS,
-        transposed_qk=True,
         mask_split=False,
     )
 
@@ -51,7 +52,7 @@ def _single_batch_prefill(problem: UnifiedAttentionProblem, device: Device) -> C
         return None
     shape = f"One sequence of {problem.max_query_len} queries (over {LONG_QUERY}), group {problem.group_size}"
     if problem.head_size == 128:
-        geometry = _transposed(rows=64, tile=64, num_stages=1)
+        geometry = _rows_of_32(rows=64, tile=64, num_stages=1, waves_per_eu=2)
         buffer_kib = geometry.tile * problem.head_size * DTYPE_BYTES[problem.dtype] // 1024
         lds_kib = device.lds_bytes_per_workgroup // 1024
         reason = (
@@ -62,7 +63,7 @@ def _single_batch_prefill(problem: UnifiedAttentionProblem, device: Device) -> C
     if problem.head_size == 64:
         tile = min(8 * problem.block_size, 128)
         reason = f"{shape}, d64: bound by its KV loop, so four waves and a tile of {tile} keys."
-        return Cohort("single-batch-d64-prefill", _transposed(rows=128, tile=tile, num_stages=2), (reason,))
+        return Cohort("single-batch-d64-prefill", _rows_of_32(rows=128, tile=tile, num_stages=2), (reason,))
     return None
 
 
@@ -73,14 +74,17 @@ def _serving(problem: UnifiedAttentionProblem) -> Cohort | None:
         return None
     name, shape = "d64-b32-gqa8-serving", "d64, 32-token pages, group 8"
     if problem.sliding_window is None:
-        reason = f"{shape}, full attention: limited by registers, so waves_per_eu 4."
-        return Cohort(name, _transposed(rows=128, tile=64, num_stages=2, waves_per_eu=4), (reason,))
+        waves = 3 if problem.kv_dtype == "bf16" else 2
+        reason = (
+            f"{shape}, full attention: limited by registers, so waves_per_eu {waves}, the most that spills nothing."
+        )
+        return Cohort(name, _rows_of_32(rows=128, tile=64, num_stages=2, waves_per_eu=waves), (reason,))
     window = f"{shape}, window of {problem.sliding_window} keys"
     if problem.kv_dtype == "fp8_e4m3":
         reason = f"{window}, fp8 cache: bound by dequantisation, so a tile of one page, 32 keys."
-        return Cohort(f"{name}-window-fp8", _transposed(rows=128, tile=32, num_stages=2, waves_per_eu=3), (reason,))
+        return Cohort(f"{name}-window-fp8", _rows_of_32(rows=128, tile=32, num_stages=2, waves_per_eu=3), (reason,))
     reason = f"{window}: few tiles, so the prelude counts and is halved with two waves and 64 rows."
-    return Cohort(f"{name}-window", _transposed(rows=64, tile=64, num_stages=2, waves_per_eu=3), (reason,))
+    return Cohort(f"{name}-window", _rows_of_32(rows=64, tile=64, num_stages=2, waves_per_eu=2), (reason,))
 
 
 def _decode(problem: UnifiedAttentionProblem) -> Cohort:

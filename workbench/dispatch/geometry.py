@@ -23,7 +23,6 @@ class Geometry:
     num_stages: int
     waves_per_eu: int = 0
     matrix_instr_nonkdim: int = 0
-    transposed_qk: bool = False
     mask_split: bool = True
 
 

@@ -90,7 +90,6 @@ def _fields(problem: UnifiedAttentionProblem, cohort: Cohort) -> dict[str, Any]:
         "num_stages": geometry.num_stages,
         "waves_per_eu": geometry.waves_per_eu,
         "matrix_instr_nonkdim": geometry.matrix_instr_nonkdim,
-        "transposed_qk": geometry.transposed_qk,
         "mask_split": geometry.mask_split,
         "mask_once": full_attention,
         "mask_limit": full_attention,
