@@ -125,16 +125,27 @@ class RaceTracker:
 
     def _mark_unfinished(self, group: Group) -> None:
         """Accesses that the waves have not waited for go on behind the barrier."""
+        state = self.machine.state
+        shift = group.lds_base(state, self.words_each)[1]
+        epoch = self.epoch[state.workgroup[group.sel]]
         for entry in group.lgkm:
             if entry.touched is not None:
-                self._mark(*entry.touched)
-        shift = group.lds_base(self.machine.state, self.words_each)[1]
+                words, size, write, byte = entry.touched
+                self._mark(words, size, write, byte)
+                place = (words - shift) * 4 + (0 if byte is None else byte)
+                self._log(entry.pc, group, place, size, write, epoch)
         marks = self.write_marks.reshape(-1)
         for entry in group.vm:
             if entry.lds is not None:
                 place, data, lanes = entry.lds
                 for k in range(data.shape[-1]):
                     marks[((place >> 2) + shift + k)[lanes]] = 0x0F
+                size = 4 * data.shape[-1]
+                self._log(entry.pc, group, np.where(lanes, place, -size), size, True, epoch)
+
+    def _log(self, pc: int, group: Group, place: Array, size: int, write: bool, epoch: Array) -> None:
+        ins = self.machine.program.instructions[pc]
+        self.log.append(_Access(ins, group.slots, place, size, write, epoch))
 
     def finish(self, workgroups: Array) -> None:
         """The last check, when workgroups end."""
