@@ -163,7 +163,12 @@ def plan_3d(call: UnifiedCall, spec: Unified3DSpec, *, i64: bool) -> list[Kernel
         constexprs=_constants(call, spec, i64) | {"NUM_SEGMENTS": spec.num_segments},
         spec=spec,
     )
-    reduce_args: dict[str, Any] = {"p_out": call.out, **workspace, "p_cu_seqlens_q": call.cu_seqlens_q, "p_sinks": call.sinks}
+    reduce_args: dict[str, Any] = {
+        "p_out": call.out,
+        **workspace,
+        "p_cu_seqlens_q": call.cu_seqlens_q,
+        "p_sinks": call.sinks,
+    }
     reduce_args |= {"p_v_scale": call.v_scale, "num_seqs": call.num_seqs, "num_query_heads": heads}
     reduce_args |= {"stride_out_token": call.out.stride(0), "stride_out_head": call.out.stride(1)}
     reduction = KernelLaunch(
