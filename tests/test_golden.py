@@ -250,12 +250,12 @@ def test_check_fails_on_a_variant_that_does_not_compile(gate):
     assert "vanished" not in output
 
 
-def test_check_fails_on_a_spill_of_what_dispatch_picks(gate):
-    gate["2d/b+lever=1"] = entry("d", spills=4)
+def test_check_lists_spills_of_what_dispatch_picks(gate):
+    gate["2d/b"], gate["2d/b+lever=1"] = entry("b", spills=4), entry("d", spills=4)
     run("update", "--triton", "3.6.0", "--target", "gfx950")
-    run("check")
-    gate["2d/b"] = entry("b", spills=4)
-    assert "spills    2d/b" in run("check", code=1)
+    output = run("check")
+    assert "spills    2d/b: " in output
+    assert "lever" not in output
 
 
 def test_update_touches_only_the_chosen_variants(gate):
@@ -317,4 +317,14 @@ def test_levers_are_compiled_both_ways():
 def test_records_hold_the_shipped_variants(version, target):
     recorded = golden.read_entries(golden.golden_path(version, target))
     assert recorded.keys() == shipped_requests(target, installed_triton_version()).keys()
-    assert not [name for name, e in recorded.items() if e.spills and "+" not in name]
+
+
+# At the borders of a persistent program's items, outside both loops: kernels/dense.md.
+SPILLS_OUTSIDE_THE_LOOPS = {"dense/d128-bf16-causal", "dense/d128-bf16-full"}
+
+
+@pytest.mark.parametrize(("version", "target"), golden.recorded_pairs())
+def test_nothing_that_dispatch_picks_spills(version, target):
+    recorded = golden.read_entries(golden.golden_path(version, target))
+    spilling = {name for name, found in recorded.items() if found.spills and "+" not in name}
+    assert spilling <= SPILLS_OUTSIDE_THE_LOOPS

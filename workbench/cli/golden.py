@@ -28,8 +28,8 @@ DEFAULT_TARGETS = ("gfx950", "gfx942")
 def check(target: TargetOption = None, triton: VersionOption = None, variant: VariantOption = None) -> None:
     """Name the variants whose machine code altered, appeared or vanished.
 
-    Without options: every record in data/golden. Ends with code 1 on a difference, on a variant that does not compile,
-    and on one that dispatch picks and that spills.
+    Without options: every record in data/golden. Ends with code 1 on a difference and on a variant that does not
+    compile. Variants that dispatch picks and that spill are listed too.
     """
     from workbench.errors import GoldenError
     from workbench.golden import check_pair, recorded_pairs

@@ -120,11 +120,10 @@ def _unified(device: Device) -> list[Variant]:
             "bf16-prefill": prefill,
             "kv_fp8-decode": base.with_changes(kv_dtype="fp8_e4m3"),
         }
-        if head_size < 256:
-            problems["bf16-decode-window"] = base.with_changes(sliding_window=WINDOW)
-            problems["bf16-prefill-window"] = prefill.with_changes(sliding_window=WINDOW)
         if head_size == 64:
             problems |= _more_of_d64(base, prefill)
+        if head_size == 128:
+            problems["bf16-decode-window"] = base.with_changes(sliding_window=WINDOW)
         for name, problem in problems.items():
             lanes = ("2d", "3d") if name in NAMES_3D else ("2d",)
             variants += [_unified_variant(f"{lane}/d{head_size}-{name}", problem, device, lane) for lane in lanes]
@@ -133,6 +132,8 @@ def _unified(device: Device) -> list[Variant]:
 
 def _more_of_d64(base: UnifiedAttentionProblem, prefill: UnifiedAttentionProblem) -> dict[str, UnifiedAttentionProblem]:
     return {
+        "bf16-decode-window": base.with_changes(sliding_window=WINDOW),
+        "bf16-prefill-window": prefill.with_changes(sliding_window=WINDOW),
         "fp16-decode": base.with_changes(dtype="fp16", q_dtype="fp16", kv_dtype="fp16"),
         "kv_fp8-prefill": prefill.with_changes(kv_dtype="fp8_e4m3"),
         "q_fp8-kv_fp8-decode": base.with_changes(q_dtype="fp8_e4m3", kv_dtype="fp8_e4m3"),
