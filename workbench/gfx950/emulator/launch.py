@@ -39,6 +39,8 @@ class Launch:
     memory: GlobalMemory
     kernarg: bytes
     kernarg_address: int
+    packet_address: int
+    """Of the dispatch packet, from which code may read grid and workgroup size."""
 
     @property
     def num_workgroups(self) -> int:
@@ -67,20 +69,40 @@ def prepare(
         raise EmulationError(f"{program.name} takes {len(slots)} arguments, got {len(values)}")
     if any(value is not None for value in values[len(slots) :]):
         raise EmulationError(f"{program.name} takes {len(slots)} arguments, got {len(values)}")
+    x, y, z = (*(int(extent) for extent in grid), 1, 1, 1)[:3]
+    shape = (x, y, z)
+    if not 1 <= len(grid) <= 3 or min(shape) < 1:
+        raise EmulationError(f"a grid must be one to three positive extents, got {tuple(grid)}")
+    hidden = _hidden_arguments(program, shape)
     memory = GlobalMemory()
     block = bytearray(max(program.kernarg_size, 8))
     names = image.arguments or tuple(f"argument {i}" for i in range(len(values)))
     for index, slot in enumerate(slots):
-        value = values[index] if index < len(values) else None
+        value = hidden.get(slot.kind, values[index] if index < len(values) else None)
         name = names[index] if index < len(names) else f"argument {index}"
         kind = image.types[index] if index < len(image.types) else ""
         writable = outputs is None or name in outputs
         block[slot.offset : slot.offset + slot.size] = _pack(slot, value, name, kind, memory, writable)
     kernarg = memory.add("kernarg", np.frombuffer(block, np.uint8), writable=False)
-    shape = (*(int(extent) for extent in grid), 1, 1, 1)
-    if any(extent < 1 for extent in shape[:3]):
-        raise EmulationError(f"a grid must be one to three positive extents, got {tuple(grid)}")
-    return Launch(program, shape[:3], image.lds_bytes, memory, bytes(block), kernarg.base)  # type: ignore[arg-type]
+    packet = memory.add("dispatch packet", _dispatch_packet(program, shape, kernarg.base), writable=False)
+    return Launch(program, shape, image.lds_bytes, memory, bytes(block), kernarg.base, packet.base)
+
+
+def _hidden_arguments(program: Program, grid: tuple[int, int, int]) -> dict[str, int]:
+    """Values of the arguments that the compiler adds for the launch's geometry, by their metadata kind."""
+    values = {"hidden_grid_dims": 3}
+    for axis, extent, threads in zip("xyz", grid, (program.workgroup_size, 1, 1), strict=True):
+        values |= {f"hidden_block_count_{axis}": extent, f"hidden_group_size_{axis}": threads}
+    return values
+
+
+def _dispatch_packet(program: Program, grid: tuple[int, int, int], kernarg: int) -> Any:
+    """The HSA kernel dispatch packet: workgroup size at byte 4, work-items at 12, kernarg address at 40."""
+    packet = np.zeros(64, np.uint8)
+    packet[4:10].view(np.uint16)[:] = (program.workgroup_size, 1, 1)
+    packet[12:24].view(np.uint32)[:] = (grid[0] * program.workgroup_size, grid[1], grid[2])
+    packet[40:48].view(np.uint64)[:] = kernarg
+    return packet
 
 
 def _in_order(image: KernelImage, args: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
@@ -138,12 +160,16 @@ def initial_registers(launch: Launch, state: WaveState, first: int, count: int) 
         state.s[row][:] = value
         defined |= 1 << SCALAR_BIT + row
 
+    addresses = {
+        "user_sgpr_kernarg_segment_ptr": launch.kernarg_address,
+        "user_sgpr_dispatch_ptr": launch.packet_address,
+    }
     for name, width in _USER_REGISTERS:
         if not descriptor.get(name, 0):
             continue
-        if name == "user_sgpr_kernarg_segment_ptr":
-            define(index, launch.kernarg_address & 0xFFFFFFFF)
-            define(index + 1, launch.kernarg_address >> 32)
+        if name in addresses:
+            define(index, addresses[name] & 0xFFFFFFFF)
+            define(index + 1, addresses[name] >> 32)
         index += width
     words = np.frombuffer(launch.kernarg.ljust(-(-len(launch.kernarg) // 4) * 4, b"\0"), np.uint32)
     start = descriptor.get("user_sgpr_kernarg_preload_offset", 0)

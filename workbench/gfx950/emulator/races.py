@@ -86,7 +86,7 @@ class RaceTracker:
         self.owner[words] = wave
         return self.owner.take(words) == wave
 
-    def _mark(self, words: Array, size: int, write: bool, byte: Array | None = None) -> None:
+    def _mark(self, words: Any, size: int, write: bool, byte: Array | None = None) -> None:
         marks = (self.write_marks if write else self.read_marks).reshape(-1)
         if byte is not None:
             for first in range(0, 4, size):

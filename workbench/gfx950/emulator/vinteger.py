@@ -185,7 +185,7 @@ def _permute_bytes(b: Builder) -> Run:
                 return
         wide = x(g).astype(_U64) << _U64(32) | y(g)
         choice = selector(g)
-        result = _U32(0)
+        result: Any = _U32(0)
         for byte in range(4):
             which = (choice >> _U32(8 * byte)) & _U32(0xFF)
             data = (wide >> (np.minimum(which, _U32(7)) * _U32(8)).astype(_U64)).astype(_U32) & _U32(0xFF)
