@@ -9,7 +9,7 @@ from machine_code import FILES, FRAME
 from rich.console import Console
 
 from workbench.cli import main
-from workbench.cli.spec_changes import change_spec
+from workbench.spec_changes import change_spec
 from workbench.compiler import compile_many, installed_triton_version, triton_versions
 from workbench.compiler.shipped import shipped_requests
 from workbench.errors import AssemblyError, CompileError, ReportError, SpecError

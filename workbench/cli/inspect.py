@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from workbench.inspection import Inspection
-    from workbench.scenarios import Scenario
-    from workbench.spec import KernelSpec
 
 
 class Listing(StrEnum):
@@ -87,32 +85,16 @@ def _inspect_files(
 def _inspect_scenario(
     name: str, size: Size, lane: Lane, target: str, triton: str, changes: Sequence[str], against: Sequence[str] | None
 ) -> list[list[Inspection]]:
-    from workbench.cli.spec_changes import change_spec
     from workbench.inspection import inspect_spec
     from workbench.scenarios import find
+    from workbench.spec_changes import change_spec
+    from workbench.studies.compile_study import base_spec
 
     chosen = find(name, size.value)
-    spec = change_spec(_spec_of(chosen, lane, target), changes)
+    spec = base_spec(chosen, lane.value, target, changes)
     specs = [spec] if against is None else [spec, change_spec(spec, against)]
     with Console(stderr=True).status(f"Compiling {name} for {target}"):
         return [inspect_spec(chosen.problem, each, target=target, triton_version=triton) for each in specs]
-
-
-def _spec_of(scenario: Scenario, lane: Lane, target: str) -> KernelSpec:
-    """What dispatch picks for the scenario on the target's device."""
-    from workbench.compiler import find_target
-    from workbench.device import load_device
-    from workbench.dispatch import select_dense_spec, select_path, select_spec
-    from workbench.problem import UnifiedAttentionProblem
-
-    device = load_device(find_target(target).device)
-    problem = scenario.problem
-    if isinstance(problem, UnifiedAttentionProblem):
-        path = select_path(problem, device).lane if lane is Lane.AUTO else lane.value
-        return select_spec(problem, device, path).spec
-    if lane is not Lane.AUTO:
-        raise ParameterError(f"{scenario.name} is a dense scenario and has no lanes; leave out --lane")
-    return select_dense_spec(problem, device).spec
 
 
 def _show(sides: list[list[Inspection]], assembly: Listing, html: Path | None) -> None:

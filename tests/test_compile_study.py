@@ -1,0 +1,80 @@
+"""The lever study: sweeps in machine code, their tables, and the notebook."""
+
+import pytest
+
+from workbench.errors import ParameterError, SpecError
+from workbench.published import load_published
+from workbench.scenarios import find
+from workbench.studies.compile_study import base_spec, lever_values, sweep_lever
+from workbench.studies.compile_views import (
+    budget_table,
+    conclusion,
+    lds_budget_table,
+    mix_table,
+    published_table,
+    resource_table,
+    study_plot,
+)
+
+SCENARIO = find("decode_d128_b16")
+
+
+@pytest.fixture(scope="module")
+def points():
+    spec = base_spec(SCENARIO, "2d", "gfx950")
+    return sweep_lever(SCENARIO, spec, "tile_size", ["32", "64", "8"])
+
+
+def test_a_value_that_no_kernel_allows_is_a_row_with_its_reason(points):
+    assert [point.status for point in points] == ["ok", "ok", "unsupported"]
+    assert "tile_size must be a power of two in 16..256, got 8" in points[2].message
+
+
+def test_figures_follow_the_lever(points):
+    small, large = (point.inspection.summary()["static"] for point in points[:2])
+    assert large["hot mfma"] == 2 * small["hot mfma"] > 0
+    assert large["vgpr_spills"] == small["vgpr_spills"] == 0
+
+
+def test_tables_hold_a_row_per_value_and_the_failures_text(points):
+    for build in (resource_table, mix_table, budget_table, lds_budget_table):
+        table = build(points, "tile_size")
+        assert [row[0].text for row in table.rows] == ["32", "64", "8"]
+        assert len({len(row) for row in table.rows} | {len(table.headings)}) == 1, build.__name__
+        assert "unsupported" in repr(table)
+    headings = mix_table(points, "tile_size").headings
+    column = [row[headings.index("MFMA")].text for row in mix_table(points, "tile_size").rows[:2]]
+    assert column == [str(point.inspection.summary()["static"]["hot mfma"]) for point in points[:2]]
+
+
+def test_the_picture_and_the_conclusion_speak_of_the_values(points):
+    picture = study_plot(points, "tile_size", "a study")
+    assert "tile_size = 32, 64" in picture.alt
+    assert picture._repr_png_()[0].startswith(b"\x89PNG")
+    assert "Only hardware can tell" in conclusion(points, "tile_size")
+
+
+def test_one_value_gives_no_conclusion(points):
+    assert "nothing to compare" in conclusion(points[2:], "tile_size")
+
+
+def test_levers_are_checked_by_name():
+    spec = base_spec(SCENARIO, "2d", "gfx950")
+    assert lever_values(spec, "mask_split", []) == ["false", "true"]
+    assert lever_values(spec, "async_copy", []) == ["false", "true"]
+    with pytest.raises(ParameterError, match=r"has no lever 'tile'; it has .*tile_size"):
+        lever_values(spec, "tile", ["1"])
+    with pytest.raises(ParameterError, match="num_stages is not a switch"):
+        lever_values(spec, "num_stages", [])
+    with pytest.raises(ParameterError, match="dense scenario and has no lanes"):
+        base_spec(find("dense_headline"), "2d", "gfx950")
+    with pytest.raises(SpecError, match="has no field 'tile'"):
+        base_spec(SCENARIO, "2d", "gfx950", ["tile=3"])
+
+
+def test_published_figures_name_hardware_and_source():
+    rows = load_published()
+    assert all(row.hardware and row.source and row.value for row in rows)
+    assert [row.value for row in load_published("waves_per_eu")][:3] == ["137", "3", "4"]
+    assert len(published_table("num_stages").rows) == len(load_published("num_stages")) > 0
+    assert repr(published_table("no such lever")) == "Nothing published is on file."

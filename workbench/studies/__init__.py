@@ -1,0 +1,1 @@
+"""What the study notebooks call: sweeps of one lever, their tables and pictures."""
