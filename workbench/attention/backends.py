@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import torch
 
     from workbench.device import Device
+    from workbench.gfx950.emulator import EmulationResult
     from workbench.spec import KernelSpec
 
 BACKENDS = ("auto", "gpu", "interpreter", "emulator")
@@ -30,6 +31,8 @@ class AttentionResult:
     spec: KernelSpec
     backend: str
     reasons: tuple[str, ...]
+    emulation: tuple[EmulationResult, ...] = ()
+    """One for each launch that the emulator ran: counters and findings."""
 
 
 def resolve_backend(backend: str, tensor: torch.Tensor) -> str:
@@ -83,17 +86,20 @@ def device_for(backend: str, tensor: torch.Tensor) -> Device | None:
     return load_device(EMULATED_DEVICE)
 
 
-def execute(launches: Sequence[KernelLaunch], backend: str, tensor: torch.Tensor) -> None:
-    """Run a plan on a resolved backend; on a GPU asynchronously, on the current stream of the tensor's device."""
+def execute(launches: Sequence[KernelLaunch], backend: str, tensor: torch.Tensor) -> tuple[EmulationResult, ...]:
+    """Run a plan on a resolved backend; on a GPU asynchronously, on the current stream of the tensor's device.
+
+    Returns what the emulator counted, nothing elsewhere.
+    """
     if backend == "interpreter":
         run_in_interpreter(launches)
-        return
+        return ()
     if backend == "emulator":
         from workbench.gfx950.emulator.plan import emulate_plan
 
-        emulate_plan(launches, strict=True)
-        return
+        return tuple(emulate_plan(launches, strict=True))
     import torch
 
     with torch.cuda.device(tensor.device):
         run_on_gpu(launches, _device_at(tensor.device.index or 0).vendor)
+    return ()

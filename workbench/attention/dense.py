@@ -62,7 +62,8 @@ def dense_attention(
     so many of them; with causal=False all keys. A row that sees no key is 0. softmax_scale None is 1 / sqrt(d).
 
     max_seqlen_q bounds the members' queries, max_seqlen_k their keys (only the choice of a spec asks for it). spec:
-    how to build the kernel, instead of the dispatcher's choice. backend: 'gpu', 'interpreter', 'emulator', or 'auto' by where q
+    how to build the kernel, instead of the dispatcher's choice. backend: 'gpu', 'interpreter', 'emulator',
+    or 'auto' by where q
     lives. device: a device description to dispatch for, instead of the one that holds q. Nothing waits for the GPU.
 
     Raises TensorError, ProblemError, SpecError, UnsupportedError or BackendUnavailable before anything runs.
@@ -101,9 +102,9 @@ def _run(
     spec.check(problem)
     num_persistent = num_persistent_programs(spec, device)
     order, why = _work_order(call, problem, spec, num_persistent)
-    if num_work_items(call, spec.block_m) > 0:
-        execute(plan_dense(call, spec, num_persistent, order), backend, call.q)
-    return AttentionResult(call.out, "dense", spec, backend, (*reasons, *why))
+    launches = plan_dense(call, spec, num_persistent, order)
+    emulation = execute(launches, backend, call.q) if num_work_items(call, spec.block_m) > 0 else ()
+    return AttentionResult(call.out, "dense", spec, backend, (*reasons, *why), emulation)
 
 
 def _choose(

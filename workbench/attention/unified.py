@@ -73,7 +73,8 @@ def unified_attention(
     The descales multiply fp8 q, k, v and are single values. q in fp8 needs `out` for its dtype.
 
     lane: 'auto' follows workbench.dispatch.select_path, '2d' and '3d' force a kernel. spec: how to build it, instead
-    of the dispatcher's choice. backend: 'gpu', 'interpreter', 'emulator' (gfx950 code on CPU tensors), or 'auto' by where q lives. device: a device
+    of the dispatcher's choice. backend: 'gpu', 'interpreter', 'emulator' (gfx950
+    code on CPU tensors), or 'auto' by where q lives. device: a device
     description to dispatch for, instead of the one that holds q.
 
     Raises TensorError, ProblemError, SpecError, UnsupportedError or BackendUnavailable before anything runs.
@@ -139,9 +140,8 @@ def _run(
     device = device or device_for(backend, call.q)
     lane, spec, reasons = _choose(problem, lane, spec, device)
     launches = plan_unified(call, problem, spec)
-    if call.q.shape[0] > 0:
-        execute(launches, backend, call.q)
-    return AttentionResult(call.out, lane, spec, backend, reasons)
+    emulation = execute(launches, backend, call.q) if call.q.shape[0] > 0 else ()
+    return AttentionResult(call.out, lane, spec, backend, reasons, emulation)
 
 
 def _choose(
