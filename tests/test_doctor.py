@@ -21,6 +21,7 @@ def test_a_check_that_breaks_is_a_no_with_its_error():
 
 
 def test_every_no_says_what_to_do(monkeypatch):
+    doctor.environment_facts()  # read once per process, with the PATH that finds git
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(doctor, "_run", lambda *_, **__: subprocess.CompletedProcess([], 1, "", ""))
     for check in checks():
