@@ -47,10 +47,7 @@ amdhsa.target: amdgcn-amd-amdhsa--gfx950
 
 def kernel(body: Sequence[str], *, pointers: int, lds: int = 0, threads: int = 64, denormals: int = 3) -> KernelImage:
     """A kernel whose arguments are pointers, found through s[0:1]; s2 is the workgroup's number, v0 the work-item's."""
-    slots = [
-        f"      - .offset: {8 * i}\n        .size: 8\n        .value_kind: global_buffer\n        .address_space: global"
-        for i in range(pointers)
-    ]
+    slots = [f"      - .offset: {8 * i}\n        .size: 8\n        .value_kind: global_buffer" for i in range(pointers)]
     code = "\n".join(line if line.endswith(":") else f"\t{line}" for line in body)
     text = _TEXT.format(body=code, bytes=8 * pointers, args="\n".join(slots), threads=threads, denormals=denormals)
     return KernelImage(text, lds)

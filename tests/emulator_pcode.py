@@ -52,13 +52,13 @@ _FUNCTIONS = {
     "u32_to_f32": np.float32,
     "i32_to_f32": np.float32,
     "castU": lambda x: Word(int(x) & 0xFFFFFFFF),
-    "castI": lambda x: int(x),
+    "castI": int,
 }
 
 
 def evaluate(pcode: str, sources: list[int]) -> tuple[int, int]:
     """(result bits, width) of `D0.t = expression`."""
-    target, _, expression = pcode.split("\n")[0].rstrip(";").partition(" = ")
+    target, _, expression = pcode.split("\n", 1)[0].rstrip(";").partition(" = ")
     kind, width = re.fullmatch(r"D0\.([uibf])(\d+)", target).groups()  # type: ignore[union-attr]
     expression = re.sub(r"\{ (.+?), (.+?) \}", r"cat(\1, \2)", expression)
     expression = re.sub(r"\b\d+'([UI])\(", r"cast\1(", expression)

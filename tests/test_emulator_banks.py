@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tests.emulator_asm import run_body
 
+from tests.emulator_asm import run_body
 from workbench.gfx950.emulator.banks import conflict_cycles, phases_of
 
 LANES = np.arange(64)
@@ -22,7 +22,7 @@ def test_every_phase_table_serves_each_lane_once(size: int, write: bool) -> None
 @pytest.mark.parametrize("write", [False, True])
 @pytest.mark.parametrize("size", [4, 8, 12, 16])
 def test_consecutive_lanes(size: int, write: bool) -> None:
-    """No conflict, but for ds_read_b96: lanes 0-3 and 20-23 of a phase are 60 words apart, so 4 to 8 of 32 banks meet."""
+    """No conflict, but for ds_read_b96: lanes 0-3 and 20-23 of a phase are 60 words apart and meet in 8 banks."""
     assert conflict_cycles(LANES * size, size, write) == (8 if size == 12 and not write else 0)
 
 
@@ -34,7 +34,7 @@ def test_one_address_is_a_broadcast(size: int, write: bool) -> None:
 
 @pytest.mark.parametrize(("size", "write"), [(s, w) for s in (4, 8, 12, 16) for w in (False, True)])
 def test_same_bank_different_words(size: int, write: bool) -> None:
-    """A stride of all banks puts every lane of a phase on the same bank: one extra cycle for each lane but the first."""
+    """A stride of all banks puts a phase on one bank: an extra cycle for each of its lanes but the first."""
     phases = phases_of(size, write)
     assert conflict_cycles(LANES * phases.banks * 4, size, write) == 64 - len(phases.lanes)
 

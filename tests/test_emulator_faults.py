@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.emulator_asm import kernel, run_body
 
+from tests.emulator_asm import kernel, run_body
 from workbench.errors import EmulationError
 from workbench.gfx950.emulator import EmulationResult, emulate
 
@@ -50,7 +50,8 @@ def test_a_counted_wait_delivers_the_oldest_load_only() -> None:
     assert "reads v3" in text
 
 
-EXCHANGE = ["v_lshlrev_b32 v1, 2, v0", "ds_write_b32 v1, v0", "s_waitcnt lgkmcnt(0)", "s_barrier", "v_xor_b32 v3, 0x100, v1",
+EXCHANGE = ["v_lshlrev_b32 v1, 2, v0", "ds_write_b32 v1, v0", "s_waitcnt lgkmcnt(0)", "s_barrier",
+            "v_xor_b32 v3, 0x100, v1",
             "ds_read_b32 v2, v3", "s_waitcnt lgkmcnt(0)", *STORE]  # fmt: skip
 
 
@@ -115,9 +116,13 @@ def test_32_bit_wrap_past_2_gib() -> None:
 
 def test_uninitialised_lds_and_bounds() -> None:
     tensors = _pair()
-    text = _findings(run_body([*LANE, "ds_read_b32 v2, v1", "s_waitcnt lgkmcnt(0)", *STORE], tensors, lds=256), "lds-uninitialised")
+    text = _findings(
+        run_body([*LANE, "ds_read_b32 v2, v1", "s_waitcnt lgkmcnt(0)", *STORE], tensors, lds=256), "lds-uninitialised"
+    )
     assert "lane 0 reads LDS byte 0, never written" in text
-    text = _findings(run_body([*LANE, "v_mov_b32 v2, 1", "ds_write_b32 v1, v2 offset:4", *STORE], tensors, lds=256), "lds-bounds")
+    text = _findings(
+        run_body([*LANE, "v_mov_b32 v2, 1", "ds_write_b32 v1, v2 offset:4", *STORE], tensors, lds=256), "lds-bounds"
+    )
     assert "lane 63 accesses LDS byte 256, 4 bytes, of 256" in text
 
 
@@ -142,7 +147,8 @@ def test_store_into_an_input() -> None:
 
 
 def test_a_barrier_that_half_the_workgroup_misses() -> None:
-    body = ["v_readfirstlane_b32 s12, v0", "s_cmp_lt_u32 s12, 64", "s_cbranch_scc1 .LEND", "s_barrier", "s_branch .LWAIT",
+    body = ["v_readfirstlane_b32 s12, v0", "s_cmp_lt_u32 s12, 64", "s_cbranch_scc1 .LEND", "s_barrier",
+            "s_branch .LWAIT",
             ".LEND:", "s_barrier", "s_barrier", ".LWAIT:", "s_nop 0"]  # fmt: skip
     assert _exchange(body)[0].findings == ()  # the rest has ended, so nobody is waited for
 

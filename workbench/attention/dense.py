@@ -62,9 +62,9 @@ def dense_attention(
     so many of them; with causal=False all keys. A row that sees no key is 0. softmax_scale None is 1 / sqrt(d).
 
     max_seqlen_q bounds the members' queries, max_seqlen_k their keys (only the choice of a spec asks for it). spec:
-    how to build the kernel, instead of the dispatcher's choice. backend: 'gpu', 'interpreter', 'emulator',
-    or 'auto' by where q
-    lives. device: a device description to dispatch for, instead of the one that holds q. Nothing waits for the GPU.
+    how to build the kernel, instead of the dispatcher's choice. backend: 'gpu', 'interpreter', 'emulator', or 'auto' by
+    where q lives. device: a device description to dispatch for, instead of the one that holds q. Nothing waits for the
+    GPU.
 
     Raises TensorError, ProblemError, SpecError, UnsupportedError or BackendUnavailable before anything runs.
     """

@@ -96,7 +96,7 @@ class RaceTracker:
             return
         count = max(1, size // 4)
         if count in (2, 4) and not (words & (count - 1)).any():
-            unit = np.uint16 if count == 2 else np.uint32
+            unit: Any = np.uint16 if count == 2 else np.uint32
             marks.view(unit)[words >> (1 if count == 2 else 2)] = unit(0x0F0F if count == 2 else 0x0F0F0F0F)
             return
         for k in range(count):
@@ -132,8 +132,8 @@ class RaceTracker:
             if entry.touched is not None:
                 words, size, write, byte = entry.touched
                 self._mark(words, size, write, byte)
-                place = (words - shift) * 4 + (0 if byte is None else byte)
-                self._log(entry.pc, group, place, size, write, epoch)
+                position = (words - shift) * 4 + (0 if byte is None else byte)
+                self._log(entry.pc, group, position, size, write, epoch)
         marks = self.write_marks.reshape(-1)
         for entry in group.vm:
             if entry.lds is not None:

@@ -115,6 +115,7 @@ def advance(machine: Machine, g: Group, stop: int, limit: int) -> bool:
             g.uninit &= ~step.writes
         if machine.tainted:
             g.uninit |= machine.tainted
+            g.tainted |= machine.tainted
             machine.tainted = 0
         if step.writes_exec:
             g.refresh_lanes(state)

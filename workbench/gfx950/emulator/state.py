@@ -6,6 +6,8 @@ vector rows are [waves, 64], scalar rows [waves, 1].
 
 from __future__ import annotations
 
+import functools
+import operator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -118,6 +120,7 @@ class Group:
 
     __slots__ = (
         "_lds_base",
+        "_undefined_parts",
         "dense",
         "lane_bits",
         "lanes",
@@ -128,6 +131,7 @@ class Group:
         "pending",
         "sel",
         "slots",
+        "tainted",
         "uninit",
         "vm",
     )
@@ -136,6 +140,10 @@ class Group:
         self.pc = pc
         self.mode = mode
         self.uninit = uninit
+        """Registers that some wave of the group has not defined."""
+        self.tainted = 0
+        """Of these, what became undefined since the group last merged or split."""
+        self._undefined_parts = {uninit: slots}
         self.pending = 0
         self.vm: list[Pending] = []
         self.lgkm: list[Pending] = []
@@ -184,9 +192,21 @@ class Group:
         """Groups merge only if their modes and outstanding operations agree."""
         return self.mode, tuple(entry.pc for entry in self.vm), tuple(entry.pc for entry in self.lgkm)
 
+    def _undefined(self) -> dict[int, Array]:
+        """Undefined registers -> the waves that lack just these: waves that merged keep their own account."""
+        parts: dict[int, Array] = {}
+        for mask, slots in self._undefined_parts.items():
+            now = self.uninit & (mask | self.tainted)
+            parts[now] = np.concatenate((parts[now], slots)) if now in parts else slots
+        return parts
+
     def subset(self, index: Array, state: WaveState) -> Group:
         """A new group of the waves that the boolean `index` picks, at the same place."""
-        part = Group(self.slots[index], self.pc, self.uninit, self.mode)
+        slots = self.slots[index]
+        parts = {mask: own[np.isin(own, slots)] for mask, own in self._undefined().items()}
+        parts = {mask: own for mask, own in parts.items() if len(own)}
+        part = Group(slots, self.pc, functools.reduce(operator.or_, parts), self.mode)
+        part._undefined_parts = parts
         part.vm = [entry.take(index) for entry in self.vm]
         part.lgkm = [entry.take(index) for entry in self.lgkm]
         part.pending = self.pending
@@ -204,7 +224,11 @@ class Group:
             for mine, theirs in pairs
         ]
         self.vm, self.lgkm = joined
+        parts = self._undefined()
+        for mask, own in other._undefined().items():
+            parts[mask] = np.concatenate((parts[mask], own)) if mask in parts else own
         self.uninit |= other.uninit
+        self.tainted, self._undefined_parts = 0, parts
         self._place(slots[order])
         self.refresh_lanes(state)
         self.refresh_pending()
