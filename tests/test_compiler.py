@@ -89,6 +89,14 @@ def test_other_targets(version, target, kernel_file):
 
 
 @EACH_VERSION
+def test_one_target_leaves_nothing_behind_for_the_next(version, kernel_file):
+    fp8 = {"pointers": pointer_argument("float8_e4m3fn"), "triton_version": version}
+    compile_kernel(request_for(kernel_file, **fp8))
+    after = compile_kernel(request_for(kernel_file, target="gfx942", **fp8))
+    assert "v_cvt_scalef32" not in after.assembly
+
+
+@EACH_VERSION
 def test_argument_layout_is_that_of_the_binary(version, kernel_file):
     kernel = compile_kernel(request_for(kernel_file, triton_version=version))
     assert [(a.name, a.type) for a in kernel.arguments] == [
@@ -184,7 +192,7 @@ def test_specialisation_is_tritons_own(version, tmp_path):
 
 def test_second_request_starts_no_process(kernel_file, monkeypatch):
     first = compile_kernel(request_for(kernel_file))
-    monkeypatch.setattr(service, "worker_pool", lambda version: pytest.fail("a process was started"))
+    monkeypatch.setattr(service, "worker_pool", lambda version, target: pytest.fail("a process was started"))
     assert compile_kernel(request_for(kernel_file)) == first
 
 

@@ -118,7 +118,7 @@ class Worker:
 
 
 class WorkerPool:
-    """Idle processes of one Triton version."""
+    """Idle processes of one Triton version that have compiled for one target alone."""
 
     def __init__(self, version: str) -> None:
         """Start nothing yet."""
@@ -158,20 +158,21 @@ class WorkerPool:
             worker.close()
 
 
-# By process too: a forked child must not talk through its parent's pipes.
-_pools: dict[tuple[int, str], WorkerPool] = {}
+# By process too: a forked child must not talk through its parent's pipes. By target, because Triton 3.6 keeps the fp8
+# conversions of the first AMD target that a process compiles for, and emits gfx950 instructions for gfx942 after it.
+_pools: dict[tuple[int, str, str], WorkerPool] = {}
 _pools_lock = threading.Lock()
 
 
-def worker_pool(version: str) -> WorkerPool:
-    """The pool of this process for a Triton version."""
+def worker_pool(version: str, target: str) -> WorkerPool:
+    """The pool of this process for a Triton version and a target."""
     with _pools_lock:
-        return _pools.setdefault((os.getpid(), version), WorkerPool(version))
+        return _pools.setdefault((os.getpid(), version, target), WorkerPool(version))
 
 
 def close_workers() -> None:
     """End all idle compiler processes of this process; the next compilation starts new ones."""
-    for (process_id, _), pool in list(_pools.items()):
+    for (process_id, *_), pool in list(_pools.items()):
         if process_id == os.getpid():
             pool.close()
 

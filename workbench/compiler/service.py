@@ -107,7 +107,7 @@ class _Executor(ThreadPoolExecutor):
 
 def _compile(request: KernelRequest, key: str, identify: _Identifier, time_limit: float) -> CompiledKernel:
     root, digest = identify.sources(request)
-    fields = worker_pool(request.triton_version).compile(request, root, digest, time_limit)
+    fields = worker_pool(request.triton_version, request.target).compile(request, root, digest, time_limit)
     kernel = CompiledKernel(key=key, **fields)
     cache.store(kernel)
     return kernel
