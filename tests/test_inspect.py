@@ -9,7 +9,6 @@ from machine_code import FILES, FRAME
 from rich.console import Console
 
 from workbench.cli import main
-from workbench.spec_changes import change_spec
 from workbench.compiler import compile_many, installed_triton_version, triton_versions
 from workbench.compiler.shipped import shipped_requests
 from workbench.errors import AssemblyError, CompileError, ReportError, SpecError
@@ -17,6 +16,7 @@ from workbench.gfx950 import objdump
 from workbench.inspection import Comparison, inspect_compiled, inspect_file
 from workbench.inspection.listing import listing
 from workbench.spec import DenseSpec, Unified2DSpec
+from workbench.spec_changes import change_spec
 
 
 @pytest.fixture
