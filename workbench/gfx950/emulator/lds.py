@@ -35,8 +35,9 @@ def _destination(b: Builder, count: int) -> tuple[int, int]:
 
 
 def _offsets(b: Builder, position: int, extra: int) -> Callable[[Group], Array]:
-    reader, constant = b.u32(position), _I64(extra)
-    return lambda g: reader(g).astype(_I64) + constant
+    """Byte offsets; base and offset add up in 32 bits, so a base below zero is allowed."""
+    reader, constant = b.u32(position), _U32(extra)
+    return lambda g: (reader(g) + constant).astype(_I64)
 
 
 def _stacked(g: Group, data: list[Any], shift: int) -> Array:
