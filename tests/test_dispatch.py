@@ -253,6 +253,7 @@ def test_serving_full_attention_aims_at_the_waves_that_spill_nothing():
     assert choose(problem) == ("d64-b32-gqa8-serving", (128, 64, 4, 2, 3))
     fp8 = problem.with_changes(kv_dtype="fp8_e4m3")
     assert choose(fp8) == ("d64-b32-gqa8-serving", (128, 64, 4, 2, 2))
+    assert choose(problem, MI300X) == ("d64-b32-gqa8-serving", (128, 64, 4, 2, 2))
 
 
 def test_serving_under_a_window_is_light_in_bf16_and_one_page_wide_in_fp8():

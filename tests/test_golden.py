@@ -319,8 +319,8 @@ def test_records_hold_the_shipped_variants(version, target):
     assert recorded.keys() == shipped_requests(target, installed_triton_version()).keys()
 
 
-# At the borders of a persistent program's items, outside both loops: kernels/dense.md.
-SPILLS_OUTSIDE_THE_LOOPS = {"dense/d128-bf16-causal", "dense/d128-bf16-full"}
+# Between the items of a persistent program; neither loop over the keys touches scratch: kernels/dense.md.
+SPILLS_OUTSIDE_THE_LOOPS = {"dense/d128-bf16-causal", "dense/d128-bf16-full", "dense/d256-bf16-causal"}
 
 
 @pytest.mark.parametrize(("version", "target"), golden.recorded_pairs())

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
@@ -116,10 +115,9 @@ def write_entries(path: Path, entries: Mapping[str, GoldenEntry]) -> None:
         + "\n  }\n}\n"
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".partial")
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    Path(temporary).replace(path)
+    temporary = path.with_suffix(f".{os.getpid()}.partial")
+    temporary.write_text(text)
+    temporary.replace(path)
 
 
 def check_pair(

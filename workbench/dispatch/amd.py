@@ -23,7 +23,7 @@ MFMA_ROWS = 32
 def select_cohort(problem: UnifiedAttentionProblem, device: Device, lane: str) -> Cohort:
     """The first cohort that the problem belongs to. The cohorts of §6 are for the 2D kernel."""
     if lane == "2d" and device.arch in COHORT_ARCHS:
-        cohort = _single_batch_prefill(problem, device) or _serving(problem)
+        cohort = _single_batch_prefill(problem, device) or _serving(problem, device)
         if cohort is not None and cohort.geometry.rows >= problem.group_size:
             return cohort
     return _decode(problem) if is_decode(problem) else _prefill(problem, device)
@@ -67,14 +67,14 @@ def _single_batch_prefill(problem: UnifiedAttentionProblem, device: Device) -> C
     return None
 
 
-def _serving(problem: UnifiedAttentionProblem) -> Cohort | None:
+def _serving(problem: UnifiedAttentionProblem, device: Device) -> Cohort | None:
     family = (problem.head_size, problem.block_size, problem.group_size, problem.dtype, problem.q_dtype)
     prefill = problem.max_query_len > 1
     if family != (64, 32, 8, "bf16", "bf16") or not prefill or problem.use_alibi or problem.use_qq_bias:
         return None
     name, shape = "d64-b32-gqa8-serving", "d64, 32-token pages, group 8"
     if problem.sliding_window is None:
-        waves = 3 if problem.kv_dtype == "bf16" else 2
+        waves = 3 if device.arch == "gfx950" and problem.kv_dtype == "bf16" else 2
         reason = (
             f"{shape}, full attention: limited by registers, so waves_per_eu {waves}, the most that spills nothing."
         )
