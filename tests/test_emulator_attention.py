@@ -12,6 +12,7 @@ from tests import edge_cases
 from workbench.attention import run_dense, run_unified
 from workbench.compiler import triton_versions
 from workbench.dtypes import torch_dtype
+from workbench.errors import EmulationError
 from workbench.gfx950.emulator import plan
 from workbench.inputs import make_dense_inputs, make_unified_inputs
 from workbench.poison import fill_nan, poisoned_output
@@ -44,7 +45,6 @@ LEVERS: dict[str, dict[str, Any]] = {
     "i64": {"i64_addressing": True},
     "transposed 32 x 32": {"transposed_qk": True, "block_m": 32, "matrix_instr_nonkdim": 32},
     "lazy": {"lazy_rescale": True},
-    "async copy": {"async_copy": True, "num_stages": 3, "block_m": 64},
     "global loads": {"buffer_ops": False},
     "one mask": {"mask_once": True, "mask_split": False},
     "denormals kept": {"flush_denormals": False},
@@ -82,6 +82,24 @@ def test_unified_features(feature: str, lane: str) -> None:
 @pytest.mark.parametrize("lever", LEVERS)
 def test_unified_levers(lever: str) -> None:
     _check_unified({}, SPECS["2d"].with_changes(**LEVERS[lever]))
+
+
+ASYNC: dict[str, Any] = {"async_copy": True, "num_stages": 3, "block_m": 64}
+
+
+@pytest.mark.parametrize("version", ["3.9.0"], indirect=True)
+def test_async_copy(version: str) -> None:
+    _check_unified({}, SPECS["2d"].with_changes(**ASYNC))
+    assert version == "3.9.0"
+
+
+@pytest.mark.skipif("3.6.0" not in triton_versions(), reason="Triton 3.6.0 is not at hand")
+@pytest.mark.parametrize("version", ["3.6.0"], indirect=True)
+def test_async_copy_of_triton_3_6_races(version: str) -> None:
+    """Between the last tile of the unmasked loop and the first load of the masked one, Triton 3.6.0 puts no barrier."""
+    with pytest.raises(EmulationError, match=r"lds-race: .* buffer_load_dwordx4 .* lds: .* write by wave 0 races"):
+        _check_unified({}, SPECS["2d"].with_changes(**ASYNC))
+    assert version == "3.6.0"
 
 
 @pytest.mark.usefixtures("version")

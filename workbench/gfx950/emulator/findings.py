@@ -16,6 +16,11 @@ KINDS = {
 }
 
 
+SUSPICIONS = frozenset({"lds-uninitialised", "register-uninitialised"})
+"""Not wrong by themselves: compilers run pipelined code on undefined values and discard the results. What was never
+written is NaN, so that a use that matters shows in the output."""
+
+
 @dataclass
 class Finding:
     """One kind of hazard at one instruction; `count` how often it was met."""
@@ -25,6 +30,11 @@ class Finding:
     source: str
     message: str
     count: int = 1
+
+    @property
+    def certain(self) -> bool:
+        """Whether the code is wrong, or only suspicious (see SUSPICIONS)."""
+        return self.kind not in SUSPICIONS
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.message}"
