@@ -62,7 +62,8 @@ class Member(NamedTuple):
 class Block(NamedTuple):
     """Query rows i_row..i_row + BLOCK_M - 1; row r sees the keys o_first[r]..o_last[r].
 
-    Some row sees the keys key_lo..key_hi - 1, every row sees full_lo..full_hi - 1.
+    Some row sees the keys key_lo..key_hi - 1, every row sees full_lo..full_hi - 1. Rows before the first key, or a
+    window behind the last one, leave key_hi at or below key_lo.
     """
 
     i_row: tl.tensor
@@ -131,8 +132,6 @@ def locate_block(member, i_qblock, cfg):
             o_first = o_row + offset + 1 - cfg.WINDOW
             full_lo = tl.maximum(pos_hi + 1 - cfg.WINDOW, 0)
             key_lo = tl.maximum(pos_lo + 1 - cfg.WINDOW, 0)
-    # Rows before the first key, or a window behind the last one, leave an empty range.
-    key_hi = tl.maximum(key_hi, key_lo)
     return Block(i_row, o_row < member.seqlen_q, o_first, o_last, key_lo, key_hi, full_lo, full_hi)
 
 
@@ -204,7 +203,7 @@ def attend_keys(b_q, p_k, p_v, k, v, scale_log2, block, cfg):
     """State after all keys of the block: no tile outside key_lo..key_hi is visited, and none is masked in vain."""
     b_acc, b_m, b_l = initial_state(cfg.BLOCK_M, cfg.HEAD_PAD, cfg.TRANSPOSED)
     tile_lo = block.key_lo // cfg.BLOCK_N
-    tile_hi = tl.cdiv(block.key_hi, cfg.BLOCK_N)
+    tile_hi = tl.where(block.key_lo < block.key_hi, tl.cdiv(block.key_hi, cfg.BLOCK_N), tile_lo)
     if cfg.MASK_SPLIT:
         body_lo = tile_lo
         if cfg.WINDOW > 0:

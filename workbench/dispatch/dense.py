@@ -120,23 +120,30 @@ def _cohort(problem: DenseAttentionProblem, device: Device | None) -> Cohort:
 
 
 def _amd(problem: DenseAttentionProblem, device: Device) -> Cohort:
-    if device.arch == "gfx950" and head_pad(problem.head_size) <= 128:
-        reason = (
-            "256 query rows over 8 waves, 32 each; the plain product, whose operands Triton swaps by itself, "
-            "so that a lane holds keys of one row."
-        )
-        return Cohort("dense-gfx950", _rows_of_32(256, 64, waves_per_eu=2), (reason,))
-    reason = "128 query rows over 4 waves, 32 each: LDS and registers hold no more."
-    tile = 64 if head_pad(problem.head_size) <= 128 else 32
-    return Cohort("dense-amd", _rows_of_32(128, tile), (reason,))
+    pad = head_pad(problem.head_size)
+    tile = 64 if pad <= 128 else 32
+    if device.arch != "gfx950":
+        reason = "128 query rows over 4 waves, 32 each: LDS and registers hold no more."
+        return Cohort("dense-amd", _rows_of_32(128, tile, num_stages=2), (reason,))
+    # Tiles in flight cost registers: over d64 a second pair spills around the persistent loop.
+    num_stages = 2 if pad <= 64 else 1
+    staging = f"{num_stages} stage{'s' if num_stages > 1 else ''} of K and V, the most that spills nothing."
+    if pad > 128:
+        reason = f"128 query rows over 4 waves, 32 each; {staging}"
+        return Cohort("dense-gfx950", _rows_of_32(128, tile, num_stages), (reason,))
+    reason = (
+        "256 query rows over 8 waves, 32 each; the plain product, whose operands Triton swaps by itself, "
+        f"so that a lane holds keys of one row; {staging}"
+    )
+    return Cohort("dense-gfx950", _rows_of_32(256, tile, num_stages, waves_per_eu=2), (reason,))
 
 
-def _rows_of_32(rows: int, tile: int, waves_per_eu: int = 0) -> Geometry:
+def _rows_of_32(rows: int, tile: int, num_stages: int, waves_per_eu: int = 0) -> Geometry:
     return Geometry(
         rows,
         tile,
         num_warps=rows // MFMA_ROWS,
-        num_stages=2,
+        num_stages=num_stages,
         waves_per_eu=waves_per_eu,
         matrix_instr_nonkdim=MFMA_ROWS,
     )
