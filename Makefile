@@ -3,6 +3,7 @@
 #   make report               the parity report on the best backend of this machine
 #   make test                 all tests that this machine can run
 #   make check                style, format, types and house rules
+#   make golden               the machine code of every shipped variant, held against the digests in data/golden
 #   make lab                  JupyterLab on the notebooks
 #
 #   PYTHON=python3.12         the interpreter to build the environment with (3.11 or newer)
@@ -14,7 +15,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: report test check lab
+.PHONY: report test check golden lab
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -44,6 +45,9 @@ check: $(INSTALLED)
 	$(RUN) -m mypy
 	find notebooks -name '*.ipynb' -print0 | xargs -0 --no-run-if-empty $(VENV)/bin/nbstripout --keep-id --verify
 	$(RUN) -m pytest --quiet tests/test_house_rules.py
+
+golden: $(INSTALLED) $(TRITONS)
+	$(VENV)/bin/workbench golden check $(ARGS)
 
 lab: $(INSTALLED)
 	$(VENV)/bin/jupyter lab notebooks $(ARGS)
