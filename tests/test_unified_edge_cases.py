@@ -2,7 +2,14 @@
 
 import pytest
 import torch
-from edge_cases import HUGE_CASES, MANY_SEQUENCES, UNIFIED_CASES, assert_right, table_too_narrow, window_empties_segments
+from edge_cases import (
+    HUGE_CASES,
+    MANY_SEQUENCES,
+    UNIFIED_CASES,
+    assert_right,
+    table_too_narrow,
+    window_empties_segments,
+)
 
 from workbench.attention import run_unified
 from workbench.dtypes import torch_dtype
