@@ -237,6 +237,12 @@ def test_bad_calls_fail_by_name_before_anything_runs(name):
     assert (call["out"] == 7.0).all()
 
 
+def test_more_query_blocks_than_a_grid_holds_are_refused():
+    many = problem(seq_lens=((1, 1),) * 65_536, num_query_heads=1, num_kv_heads=1, head_size=16)
+    with pytest.raises(UnsupportedError, match="65536 query blocks exceed the 65535"):
+        run_unified(many, make_unified_inputs(many), lane="2d")
+
+
 def test_a_table_row_too_short_names_the_sequence_its_length_and_the_width():
     short = problem(seq_lens=((1, 16), (1, 40)))
     call = arguments(short, make_unified_inputs(short))

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from workbench.errors import UnsupportedError
 from workbench.launch import KernelLaunch
 from workbench.spec import Unified2DSpec, Unified3DSpec, UnifiedSpec
 
 if TYPE_CHECKING:
     import torch
+
+MAX_GRID_Y = 65_535  # CUDA's limit on the second and third axis of a grid
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,13 @@ def _constants(call: UnifiedCall, spec: UnifiedSpec, i64: bool) -> dict[str, Any
 
 
 def plan_2d(call: UnifiedCall, spec: Unified2DSpec, *, i64: bool) -> list[KernelLaunch]:
-    """One launch; grid (KV heads, query blocks)."""
+    """One launch; grid (KV heads, query blocks). UnsupportedError past the extent of the grid's second axis."""
+    blocks = num_query_blocks(call, spec.block_m)
+    if blocks > MAX_GRID_Y:
+        raise UnsupportedError(
+            f"{blocks} query blocks exceed the {MAX_GRID_Y} that the 2D grid holds; use a larger block_m, the 3D lane, "
+            "or several calls"
+        )
     args = {"p_out": call.out, **_tensor_args(call), "p_sinks": call.sinks}
     args |= {"p_q_scale": call.q_scale, "p_k_scale": call.k_scale, "p_v_scale": call.v_scale}
     args |= {"softmax_scale": call.softmax_scale, "softcap": call.softcap, "num_seqs": call.num_seqs}
@@ -136,7 +145,7 @@ def plan_2d(call: UnifiedCall, spec: Unified2DSpec, *, i64: bool) -> list[Kernel
         KernelLaunch(
             module="unified_2d",
             kernel="unified_attention_2d",
-            grid=(call.num_kv_heads, num_query_blocks(call, spec.block_m), 1),
+            grid=(call.num_kv_heads, blocks, 1),
             args=args,
             constexprs=_constants(call, spec, i64),
             spec=spec,
