@@ -34,8 +34,9 @@ def reported(monkeypatch, tmp_path):
     """Stand in for the report runner; the list fills with its calls, `failed` is what the next run reports."""
     calls = []
 
-    def run_report(name, parameters, out):
+    def run_report(name, parameters, out, *, timeout=None):
         calls.append((name, parameters, out))
+        run_report.timeout = timeout
         status = "failed" if run_report.failed else "ok"
         return ReportResult(tmp_path, tmp_path / "n.ipynb", tmp_path / "n.html", None, run_report.failed, status)
 
@@ -115,6 +116,11 @@ def test_report_passes_options_and_parameters(run, reported, tmp_path):
     assert reported.calls == [("parity", expected, tmp_path)]
 
 
+def test_report_passes_a_time_limit(run, reported):
+    run("report", "parity", "--timeout", "60")
+    assert reported.timeout == 60
+
+
 def test_a_failed_report_is_told_and_ends_with_code_1(run, reported):
     reported.failed = ("decode_1k, lane 3d: wrong: max error 0.5",)
     code, out, _ = run("report", "parity")
@@ -123,7 +129,9 @@ def test_a_failed_report_is_told_and_ends_with_code_1(run, reported):
     assert "Report: " in out
 
 
-@pytest.mark.parametrize("option", [("--size", "medium"), ("--device", "tpu"), ("--setting", "gqa")])
+@pytest.mark.parametrize(
+    "option", [("--size", "medium"), ("--device", "tpu"), ("--setting", "gqa"), ("--set", "defualt")]
+)
 def test_report_refuses_unknown_options_and_values_before_running(run, reported, option):
     code, _, err = run("report", "parity", *option)
     assert code == 2

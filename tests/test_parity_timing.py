@@ -43,10 +43,20 @@ def clock(monkeypatch):
     return clock
 
 
-def test_rounds_are_interleaved_in_a_rotating_order(clock):
-    calls = {name: clock.call(name, 1.0, 1) for name in ("a", "b", "c")}
-    interleave(calls, TimingPlan(rounds=4))
-    assert "".join(clock.log) == "abcbcacababc"
+def test_every_round_times_each_call_once_and_no_call_always_follows_the_same(clock):
+    calls = {name: clock.call(name, 1.0, 1) for name in "abcd"}
+    interleave(calls, TimingPlan(rounds=20))
+    timed = clock.log[1::2]
+    assert clock.log[::2] == timed, "each is replayed once untimed"
+    rounds = ["".join(timed[start : start + 4]) for start in range(0, 80, 4)]
+    assert {"".join(sorted(names)) for names in rounds} == {"abcd"}
+    before_a = {names[names.index("a") - 1] for names in rounds if names[0] != "a"}
+    assert before_a == {"b", "c", "d"}
+
+
+def test_cold_rounds_flush_instead_of_warming(clock):
+    interleave({"a": clock.call("a", 1.0, 1)}, TimingPlan(rounds=3, cache="cold"))
+    assert clock.log == ["a", "a", "a"]
 
 
 def test_a_sample_is_microseconds_per_call(clock):

@@ -46,6 +46,9 @@ def report(
             "-p", "--parameter", metavar="NAME VALUE", help="Any other parameter of the notebook; repeatable."
         ),
     ] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", min=1, metavar="SECONDS", help="Stop the whole run after so long.")
+    ] = None,
     list_parameters: Annotated[bool, typer.Option("--list", help="List the notebook's parameters and stop.")] = False,
 ) -> None:
     """Run a notebook into a report: executed notebook, one HTML file, records, manifest.
@@ -61,12 +64,24 @@ def report(
         return
     options = {"set_name": set_name, "lanes": lanes, "size": size, "device": device}
     values = {key: str(value) for key, value in options.items() if value is not None}
-    result = run_report(name, values | split_parameters(parameters or ()), out)
+    if set_name is not None:
+        _check_set(set_name)
+    result = run_report(name, values | split_parameters(parameters or ()), out, timeout=timeout)
     for failure in result.failed:
         console.print(f"failed: {failure}", style="red", markup=False)
     console.print(f"Report: {result.html}", markup=False)
     if result.failed:
         raise typer.Exit(1)
+
+
+def _check_set(set_name: str) -> None:
+    """Refuse a misspelt set or a malformed scenario file here, rather than in a cell of the report."""
+    from workbench.scenarios import load_file, load_set
+
+    if set_name.endswith(".json"):
+        load_file(set_name)
+    elif set_name != "all":
+        load_set(set_name)
 
 
 def join_parameters(arguments: Sequence[str]) -> list[str]:

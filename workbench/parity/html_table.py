@@ -17,7 +17,7 @@ vertical-align:top;background:none;white-space:nowrap;overflow-wrap:normal}
 .wb-wrap table.wb td.text{white-space:normal;min-width:13rem;max-width:34rem}
 .wb-wrap table.wb td small{color:#5b6676}
 .wb-wrap table.wb td summary{cursor:pointer}
-.wb-wrap table.wb td.text.long{min-width:22rem}
+.wb-wrap table.wb td.text.long{min-width:26rem;max-width:40rem}
 .wb-note{color:#5b6676;font-size:.8rem;margin:.3rem 0 0}
 .wb-tag{display:inline-block;padding:0 .5rem;border-radius:.7rem;font-weight:600;color:#fff;background:#5b6676}
 .wb-ok{background:#1a7f4b}.wb-bad{background:#b3261e}.wb-warn{background:#9a6700}

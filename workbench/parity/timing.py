@@ -1,17 +1,19 @@
 """Timing on a GPU: every candidate in one session, interleaved round by round, raw samples kept.
 
 Each candidate is captured in a CUDA or HIP graph, so that a sample holds no launch overhead of the host. A round
-replays every graph once, in an order that rotates, each between two events. Samples of one round are neighbours in
-time, hence ratios are taken per round. A call that cannot be captured is launched from the host, between two waits for
-the whole device: its samples hold the launches, and work on any stream.
+replays every graph once between two events. Samples of one round are neighbours in time, hence ratios are taken per
+round. What ran just before leaves its clock and its caches behind, so the order is drawn anew for every round: no call
+always follows the same one, as it would in a rotation. A call that cannot be captured is launched from the host,
+between two waits for the whole device: its samples hold the launches, and work on any stream.
 
-Cache state: `warm` repeats the call within the graph, so that inputs smaller than the caches stay in them; `cold`
-overwrites a buffer larger than any last-level cache before each replay of a single call, and its samples hold the
-start of the graph, a few microseconds.
+Cache state: `warm` repeats the call within the graph and replays it once untimed, so that inputs smaller than the
+caches are in them; `cold` overwrites a buffer larger than any last-level cache before each replay of a single call,
+and its samples hold the start of the graph, a few microseconds.
 """
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -67,15 +69,19 @@ def capture(call: Callable[[], Any], plan: TimingPlan) -> TimedCall:
 
 def interleave(calls: Mapping[str, TimedCall], plan: TimingPlan) -> dict[str, tuple[float, ...]]:
     """Microseconds per call, one sample per round and name."""
-    names = list(calls)
-    flush = torch.empty(FLUSH_BYTES if plan.cache == "cold" else 0, dtype=torch.uint8, device="cuda")
-    samples: dict[str, list[float]] = {name: [] for name in names}
-    for round_index in range(plan.rounds):
-        shift = round_index % len(names)
+    order = list(calls)
+    shuffle = random.Random(plan.rounds).shuffle  # noqa: S311 - an order of measurements, not a secret
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda") if plan.cache == "cold" else None
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(plan.rounds):
+        shuffle(order)
         elapsed_us = {}
-        for name in names[shift:] + names[:shift]:
-            flush.zero_()
+        for name in order:
             timed = calls[name]
+            if flush is None:
+                timed.replay()
+            else:
+                flush.zero_()
             elapsed_us[name] = _between_events(timed.replay) if timed.captured else _between_waits(timed.replay)
         torch.cuda.synchronize()
         for name, elapsed in elapsed_us.items():
