@@ -221,6 +221,21 @@ BAD_CALLS = {
     "scale": ({"softmax_scale": -1.0}, TensorError, "softmax_scale must be a finite number greater than 0"),
     "short max_seqlen_k": ({"max_seqlen_k": 99}, TensorError, "max_seqlen_k is 99, but a sequence has length 100"),
     "missing table": ({"block_table": None}, TensorError, "block_table are needed"),
+    "strided lengths": (
+        {"seqused_k": torch.zeros(10, dtype=torch.int32)[::2]},
+        TensorError,
+        "seqused_k must be contig",
+    ),
+    "strided table": (
+        {"block_table": torch.zeros(9, 5, dtype=torch.int32).T},
+        TensorError,
+        "block_table must have stride",
+    ),
+    "ends past q": (
+        {"cu_seqlens_q": torch.tensor([0, 1, 7, 18, 18, 20], dtype=torch.int32)},
+        TensorError,
+        "no more than the 19 query tokens, got 0 and 20",
+    ),
     "lane": ({"lane": "4d"}, SpecError, "auto, 2d, 3d"),
     "lane against spec": ({"lane": "2d", "spec": SPECS["3d"]}, SpecError, "contradict"),
     "backend": ({"backend": "tpu"}, BackendUnavailable, "tpu"),
@@ -235,6 +250,21 @@ def test_bad_calls_fail_by_name_before_anything_runs(name):
     with pytest.raises(error, match=message):
         unified_attention(**call | changes)
     assert (call["out"] == 7.0).all()
+
+
+def test_a_query_beyond_32_bit_offsets_is_refused():
+    tokens = 2**17 + 1
+    shapes = {"q": (tokens, 128, 128), "k": (8193, 16, 1, 128), "v": (8193, 16, 1, 128)}
+    tensors = {name: torch.empty(shape, dtype=torch.bfloat16, device="meta") for name, shape in shapes.items()}
+    lengths = {"cu_seqlens_q": (2,), "seqused_k": (1,), "block_table": (1, 8193)}
+    tensors |= {name: torch.empty(shape, dtype=torch.int32, device="meta") for name, shape in lengths.items()}
+    with pytest.raises(UnsupportedError, match=r"131073 tokens spans over 2\^31 elements of q"):
+        unified_attention(**tensors, max_seqlen_q=tokens, max_seqlen_k=tokens)
+
+
+def test_inputs_that_lack_what_the_problem_uses_are_refused():
+    with pytest.raises(TensorError, match="the problem needs sinks"):
+        run_unified(problem(use_sinks=True), make_unified_inputs(problem()))
 
 
 def test_more_query_blocks_than_a_grid_holds_are_refused():

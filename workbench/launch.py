@@ -17,6 +17,9 @@ from workbench.spec import KernelSpec
 if TYPE_CHECKING:
     from types import ModuleType
 
+MAX_GRID_YZ = 65_535
+"""Programs along the second and the third axis of a grid, on CUDA and ROCm."""
+
 # KernelSpec fields that are compiler options under another name; AMD only.
 AMD_OPTIONS = {
     "waves_per_eu": "waves_per_eu",

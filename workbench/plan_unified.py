@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import UnsupportedError
-from workbench.launch import KernelLaunch
+from workbench.launch import MAX_GRID_YZ, KernelLaunch
 from workbench.spec import Unified2DSpec, Unified3DSpec, UnifiedSpec
 
 if TYPE_CHECKING:
     import torch
-
-MAX_GRID_Y = 65_535  # CUDA's limit on the second and third axis of a grid
 
 
 @dataclass(frozen=True)
@@ -132,10 +130,10 @@ def _constants(call: UnifiedCall, spec: UnifiedSpec, i64: bool) -> dict[str, Any
 def plan_2d(call: UnifiedCall, spec: Unified2DSpec, *, i64: bool) -> list[KernelLaunch]:
     """One launch; grid (KV heads, query blocks). UnsupportedError past the extent of the grid's second axis."""
     blocks = num_query_blocks(call, spec.block_m)
-    if blocks > MAX_GRID_Y:
+    if blocks > MAX_GRID_YZ:
         raise UnsupportedError(
-            f"{blocks} query blocks exceed the {MAX_GRID_Y} that the 2D grid holds; use a larger block_m, the 3D lane, "
-            "or several calls"
+            f"{blocks} query blocks exceed the {MAX_GRID_YZ} that the 2D grid holds; use a larger block_m, "
+            "the 3D lane, or several calls"
         )
     args = {"p_out": call.out, **_tensor_args(call), "p_sinks": call.sinks}
     args |= {"p_q_scale": call.q_scale, "p_k_scale": call.k_scale, "p_v_scale": call.v_scale}

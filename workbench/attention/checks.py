@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 FP8 = "fp8_e4m3"
+FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 
 
 def check_tensor(
@@ -39,6 +40,12 @@ def check_unit_stride(name: str, tensor: torch.Tensor) -> None:
     """The head channels must lie side by side; every other stride is free."""
     if tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
         raise TensorError(f"{name} must have stride 1 along its last axis, got {tensor.stride(-1)}; use .contiguous()")
+
+
+def check_contiguous(name: str, tensor: torch.Tensor) -> None:
+    """The kernels step through lengths, slopes and sinks one element at a time."""
+    if not tensor.is_contiguous():
+        raise TensorError(f"{name} must be contiguous; use .contiguous()")
 
 
 def operand_dtype(name: str, tensor: torch.Tensor) -> str:

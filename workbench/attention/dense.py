@@ -9,6 +9,8 @@ import torch
 
 from workbench.attention.backends import AttentionResult, device_for, execute, resolve_backend
 from workbench.attention.checks import (
+    FLOATS,
+    check_contiguous,
     check_out,
     check_scale_factor,
     check_tensor,
@@ -18,6 +20,7 @@ from workbench.attention.checks import (
 from workbench.dispatch import num_persistent_programs, resolve_persist_decode, select_dense_spec
 from workbench.errors import SpecError, TensorError, UnsupportedError
 from workbench.input_checks import check_dense_inputs
+from workbench.launch import MAX_GRID_YZ
 from workbench.plan_dense import DenseCall, WorkOrder, num_work_items, plan_dense
 from workbench.problem import DenseAttentionProblem
 from workbench.spec import DenseSpec
@@ -26,10 +29,6 @@ if TYPE_CHECKING:
     from workbench.device import Device
     from workbench.inputs import DenseInputs
     from workbench.problem import CausalAlignment
-
-FLOATS = (torch.float16, torch.bfloat16, torch.float32)
-MAX_GRID_YZ = 65535
-"""Programs along the second and third grid axis, on CUDA and ROCm."""
 
 
 def dense_attention(
@@ -134,7 +133,7 @@ def _work_order(
         order, why = resolve_persist_decode(problem, spec, num_persistent)
         return order, (why,)
     if max(call.num_query_heads, call.batch) > MAX_GRID_YZ:
-        raise SpecError(
+        raise UnsupportedError(
             f"the default grid holds at most {MAX_GRID_YZ} query heads and batch members, "
             f"got {call.num_query_heads} and {call.batch}; use grid='persistent' or split the batch"
         )
@@ -178,8 +177,7 @@ def checked_dense_call(
     _check_operands(q, k, v, packed)
     if sinks is not None:
         check_tensor("sinks", sinks, (q.shape[-2],), FLOATS, q.device)
-        if not sinks.is_contiguous():
-            raise TensorError("sinks must be contiguous; use .contiguous()")
+        check_contiguous("sinks", sinks)
     if packed:
         max_seqlen_q = _check_packing(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_q)
     elif max_seqlen_q not in (None, q.shape[1]):
@@ -228,9 +226,8 @@ def _check_packing(
     check_tensor("cu_seqlens_k", cu_seqlens_k, (cu_seqlens_q.shape[0],), (torch.int32,), q.device)
     if cu_seqlens_q.shape[0] < 2:
         raise TensorError(f"cu_seqlens_q must hold N + 1 running lengths, N >= 1, got {cu_seqlens_q.shape[0]}")
-    for name, lengths in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
-        if not lengths.is_contiguous():
-            raise TensorError(f"{name} must be contiguous; use .contiguous()")
+    check_contiguous("cu_seqlens_q", cu_seqlens_q)
+    check_contiguous("cu_seqlens_k", cu_seqlens_k)
     if q.device.type == "cpu":
         longest = _longest("cu_seqlens_q", cu_seqlens_q, q.shape[0])
         _longest("cu_seqlens_k", cu_seqlens_k, k.shape[0])

@@ -9,7 +9,9 @@ import torch
 
 from workbench.attention.backends import AttentionResult, device_for, execute, resolve_backend
 from workbench.attention.checks import (
+    FLOATS,
     FP8,
+    check_contiguous,
     check_out,
     check_scale_factor,
     check_tensor,
@@ -21,6 +23,7 @@ from workbench.attention.checks import (
 from workbench.dispatch import select_path, select_spec
 from workbench.dtypes import TORCH_DTYPES, dtype_name
 from workbench.errors import SpecError, TensorError, UnsupportedError
+from workbench.input_checks import check_unified_inputs
 from workbench.plan_unified import UnifiedCall, plan_2d, plan_3d
 from workbench.problem import COMPUTE_DTYPES, MAX_I32_CACHE_BYTES, UnifiedAttentionProblem
 from workbench.spec import Unified2DSpec, Unified3DSpec
@@ -32,7 +35,8 @@ if TYPE_CHECKING:
 
 LANES = ("auto", "2d", "3d")
 UnifiedSpecs = Unified2DSpec | Unified3DSpec
-FLOATS = (torch.float16, torch.bfloat16, torch.float32)
+MAX_I32_OFFSET = 2**31
+"""Elements that a signed 32-bit offset reaches."""
 
 
 def unified_attention(
@@ -67,15 +71,15 @@ def unified_attention(
     The argument names are those of AITER's and vLLM's unified_attention. Nothing waits for the GPU, so a call can be
     captured in a graph. Shapes: q [total_q, Hq, d]; k, v [num_blocks, block_size, Hk, d]; cu_seqlens_q [N + 1] and
     seqused_k [N], int32; block_table [N, max_blocks], int32; alibi_slopes, sinks [Hq]; qq_bias [R, R] with
-    R >= max_seqlen_q. Head channels have stride 1, all other strides are free.
+    R >= max_seqlen_q. The last axis of every tensor has stride 1; the other strides of q, k, v, out, block_table and
+    qq_bias are free.
 
     window_size is (keys to the left of a row's own, 0), or (-1, -1) for none. softmax_scale None is 1 / sqrt(d).
     The descales multiply fp8 q, k, v and are single values. q in fp8 needs `out` for its dtype.
 
     lane: 'auto' follows workbench.dispatch.select_path, '2d' and '3d' force a kernel. spec: how to build it, instead
-    of the dispatcher's choice. backend: 'gpu', 'interpreter', 'emulator' (gfx950
-    code on CPU tensors), or 'auto' by where q lives. device: a device
-    description to dispatch for, instead of the one that holds q.
+    of the dispatcher's choice. backend: 'gpu', 'interpreter', 'emulator' (gfx950 code on CPU tensors), or 'auto' by
+    where q lives. device: a device description to dispatch for, instead of the one that holds q.
 
     Raises TensorError, ProblemError, SpecError, UnsupportedError or BackendUnavailable before anything runs.
     """
@@ -107,9 +111,11 @@ def run_unified(
     call = checked_call(
         inputs.q, inputs.k_cache, inputs.v_cache, out, inputs.cu_seqlens_q, problem.max_query_len, inputs.seqused_k,
         problem.max_kv_len, problem.softmax_scale, (-1, -1) if window is None else (window - 1, 0),
-        inputs.block_table, problem.softcap, inputs.q_scale, inputs.k_scale, inputs.v_scale, inputs.alibi_slopes,
-        inputs.qq_bias, inputs.sinks,
+        inputs.block_table, problem.softcap, inputs.q_scale, inputs.k_scale, inputs.v_scale,
+        inputs.alibi_slopes if problem.use_alibi else None, inputs.qq_bias if problem.use_qq_bias else None,
+        inputs.sinks if problem.use_sinks else None,
     )  # fmt: skip
+    check_unified_inputs(problem, inputs)
     return _run(call, problem, lane, spec, backend, device)
 
 
@@ -238,20 +244,25 @@ def checked_call(
     num_seqs = seqused_k.shape[0]
     check_tensor("cu_seqlens_q", cu_seqlens_q, (num_seqs + 1,), (torch.int32,), q.device)
     check_tensor("block_table", block_table, (num_seqs, None), (torch.int32,), q.device)
+    check_contiguous("seqused_k", seqused_k)
+    check_contiguous("cu_seqlens_q", cu_seqlens_q)
+    check_unit_stride("block_table", block_table)
     _check_vectors(q, alibi_slopes, qq_bias, sinks, max_seqlen_q)
     _check_lengths(q, k, cu_seqlens_q, seqused_k, block_table, max_seqlen_q, max_seqlen_k)
+    out = check_out("out", out, q, TORCH_DTYPES[compute])
+    _check_offsets(q, out, qq_bias, min(max_seqlen_q, q.shape[0]))
     return UnifiedCall(
         q=q,
         k=k,
         v=v,
-        out=check_out("out", out, q, TORCH_DTYPES[compute]),
+        out=out,
         cu_seqlens_q=cu_seqlens_q,
         seqused_k=seqused_k,
         block_table=block_table,
         max_query_len=max_seqlen_q,
         max_kv_len=max_seqlen_k,
         softmax_scale=check_scale_factor(
-            "softmax_scale", q.shape[2] ** -0.5 if softmax_scale is None else softmax_scale
+            "softmax_scale", max(q.shape[2], 1) ** -0.5 if softmax_scale is None else softmax_scale
         ),
         softcap=float(softcap or 0.0),
         sliding_window=_sliding_window(window_size),
@@ -293,8 +304,8 @@ def _check_vectors(
     if sinks is not None:
         check_tensor("sinks", sinks, heads, FLOATS, q.device)
     for name, vector in (("alibi_slopes", alibi_slopes), ("sinks", sinks)):
-        if vector is not None and not vector.is_contiguous():
-            raise TensorError(f"{name} must be contiguous; use .contiguous()")
+        if vector is not None:
+            check_contiguous(name, vector)
     if qq_bias is not None:
         check_tensor("qq_bias", qq_bias, (None, None), (torch.float32,), q.device)
         check_unit_stride("qq_bias", qq_bias)
@@ -326,6 +337,12 @@ def _check_lengths(
                 f"sequence {longest} has {kv_len} keys, but its block-table row of width {width} holds {capacity} "
                 f"({block_size} per block); widen block_table"
             )
+        first, last = int(cu_seqlens_q[0]), int(cu_seqlens_q[-1])
+        if first != 0 or last > q.shape[0]:
+            raise TensorError(
+                f"cu_seqlens_q must start at 0 and end at no more than the {q.shape[0]} query tokens, "
+                f"got {first} and {last}"
+            )
         query_len = int((cu_seqlens_q[1:] - cu_seqlens_q[:-1]).max())
         for name, given, actual in (("max_seqlen_q", max_query_len, query_len), ("max_seqlen_k", max_kv_len, kv_len)):
             if given < actual:
@@ -337,6 +354,16 @@ def _check_lengths(
         )
     if max_query_len < 1 <= q.shape[0]:
         raise TensorError(f"max_seqlen_q must be at least 1 for {q.shape[0]} query tokens, got {max_query_len}")
+
+
+def _check_offsets(q: torch.Tensor, out: torch.Tensor, qq_bias: torch.Tensor | None, longest: int) -> None:
+    """The kernels reach a row from its sequence's first one in 32 bits."""
+    for name, tensor in (("q", q), ("out", out), ("qq_bias", qq_bias)):
+        if tensor is not None and longest * tensor.stride(0) > MAX_I32_OFFSET:
+            raise UnsupportedError(
+                f"a query of {longest} tokens spans over 2^31 elements of {name} (token stride {tensor.stride(0)}); "
+                "split it into chunks over several calls"
+            )
 
 
 def _sliding_window(window_size: tuple[int, int]) -> int | None:
