@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from workbench.launch import KernelLaunch
-from workbench.plan_unified import head_pad
-from workbench.spec import DenseSpec
+from workbench.spec import DenseSpec, head_pad
 
 if TYPE_CHECKING:
     import torch

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.errors import UnsupportedError
 from workbench.launch import MAX_GRID_YZ, KernelLaunch
-from workbench.spec import Unified2DSpec, Unified3DSpec, UnifiedSpec
+from workbench.spec import Unified2DSpec, Unified3DSpec, UnifiedSpec, head_pad
 
 if TYPE_CHECKING:
     import torch
@@ -60,11 +60,6 @@ class UnifiedCall:
     @property
     def all_decode(self) -> bool:
         return self.max_query_len <= 1
-
-
-def head_pad(head_size: int) -> int:
-    """Head channels a tile carries: the next power of two, at least 16."""
-    return max(16, 1 << (head_size - 1).bit_length())
 
 
 def num_query_blocks(call: UnifiedCall, block_m: int) -> int:

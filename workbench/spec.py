@@ -1,6 +1,6 @@
 """How a kernel is built: geometry, compiler options and lever flags. Every flag is compile-time.
 
-A spec is independent of the problem; `check` says whether the two go together.
+A spec is independent of the problem; a unified spec's `check` says whether the two go together.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
 
 from workbench.errors import SpecError
-from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
+from workbench.problem import UnifiedAttentionProblem
 
 PersistDecode = Literal["qb_major", "hkv_major", "auto"]
 Grid = Literal["default", "persistent"]
@@ -24,6 +24,16 @@ def _require(condition: bool, message: str) -> None:
 
 def _is_power_of_two(value: int) -> bool:
     return value > 0 and value & (value - 1) == 0
+
+
+def ceil_power_of_two(value: int) -> int:
+    """Smallest power of two >= value >= 1."""
+    return 1 << (value - 1).bit_length()
+
+
+def head_pad(head_size: int) -> int:
+    """Head channels that a tile carries: the next power of two, at least tl.dot's smallest extent."""
+    return max(MIN_DOT_EXTENT, ceil_power_of_two(head_size))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,10 +128,11 @@ class UnifiedSpec(KernelSpec):
 
     def check(self, problem: UnifiedAttentionProblem) -> None:
         """Raise SpecError unless a kernel of this spec can serve the problem."""
+        smallest = max(MIN_DOT_EXTENT, ceil_power_of_two(problem.group_size))
         _require(
             self.block_m >= problem.group_size,
             f"block_m must hold one whole GQA group: {problem.group_size} query heads per KV head, "
-            f"got block_m {self.block_m}; use block_m={_ceil_power_of_two(max(problem.group_size, 16))} or more",
+            f"got block_m {self.block_m}; use block_m={smallest} or more",
         )
         if problem.sliding_window is not None:
             for name in ("mask_once", "mask_limit"):
@@ -167,7 +178,7 @@ class DenseSpec(KernelSpec):
     block_n: int = 64
     grid: Grid = "persistent"
     num_persistent: int | None = None
-    """Programs of the persistent grid; None means one per compute unit (times the workgroups one holds)."""
+    """Programs of the persistent grid; None means one per compute unit."""
     persist_decode: PersistDecode = "auto"
     """Order in which work items are handed out: see workbench.dispatch.resolve_persist_decode."""
     transposed_qk: bool = False
@@ -189,13 +200,3 @@ class DenseSpec(KernelSpec):
             self.num_persistent is None or self.num_persistent >= 1,
             f"num_persistent must be >= 1, got {self.num_persistent}",
         )
-
-    def check(self, problem: DenseAttentionProblem) -> None:
-        """Raise SpecError unless a kernel of this spec can serve the problem."""
-        _require(
-            problem.head_size <= 256, f"head_size must be at most 256 for the dense kernel, got {problem.head_size}"
-        )
-
-
-def _ceil_power_of_two(value: int) -> int:
-    return 1 << (value - 1).bit_length()

@@ -98,7 +98,6 @@ def _run(
     backend = resolve_backend(backend, call.q)
     device = device or device_for(backend, call.q)
     spec, reasons = _choose(call, problem, spec, device)
-    spec.check(problem)
     num_persistent = num_persistent_programs(spec, device)
     order, why = _work_order(call, problem, spec, num_persistent)
     launches = plan_dense(call, spec, num_persistent, order)

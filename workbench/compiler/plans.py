@@ -30,7 +30,6 @@ def plan_without_storage(
         call, i64 = unified_call(problem), spec.uses_i64(problem)
         return plan_2d(call, spec, i64=i64) if isinstance(spec, Unified2DSpec) else plan_3d(call, spec, i64=i64)
     if isinstance(problem, DenseAttentionProblem) and isinstance(spec, DenseSpec):
-        spec.check(problem)
         programs = num_persistent_programs(spec, device)
         order = "grid" if spec.grid == "default" else resolve_persist_decode(problem, spec, programs)[0]
         return plan_dense(dense_call(problem), spec, programs, order)

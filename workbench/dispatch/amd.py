@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workbench.dispatch.geometry import Cohort, Geometry, head_pad
+from workbench.dispatch.geometry import MFMA_ROWS, Cohort, Geometry, rows_of_32
 from workbench.dispatch.grid import smallest_block_m
 from workbench.dispatch.tiles import is_decode, page_tile, widest_block_m
 from workbench.problem import DTYPE_BYTES
+from workbench.spec import head_pad
 
 if TYPE_CHECKING:
     from workbench.device import Device
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 COHORT_ARCHS = ("gfx942", "gfx950")
 LONG_QUERY = 256
 """A prefill is long when its query has more tokens than this."""
-MFMA_ROWS = 32
-"""Rows that one wave of a prefill cohort owns: one 32x32 matrix instruction."""
 
 
 def select_cohort(problem: UnifiedAttentionProblem, device: Device, lane: str) -> Cohort:
@@ -29,19 +28,11 @@ def select_cohort(problem: UnifiedAttentionProblem, device: Device, lane: str) -
     return _decode(problem) if is_decode(problem) else _prefill(problem, device)
 
 
-def _rows_of_32(rows: int, tile: int, num_stages: int, waves_per_eu: int = 0) -> Geometry:
+def _one_loop(rows: int, tile: int, num_stages: int, waves_per_eu: int = 0) -> Geometry:
     # The plain product: Triton swaps the operands by itself, so that a lane holds keys of one row; transposed_qk swaps
     # them back and spills. One loop with a masked tail inside: two loops cost 7 % here, in instruction cache
     # (specification §4).
-    return Geometry(
-        rows,
-        tile,
-        num_warps=rows // MFMA_ROWS,
-        num_stages=num_stages,
-        waves_per_eu=waves_per_eu,
-        matrix_instr_nonkdim=MFMA_ROWS,
-        mask_split=False,
-    )
+    return rows_of_32(rows, tile, num_stages, waves_per_eu=waves_per_eu, mask_split=False)
 
 
 def _single_batch_prefill(problem: UnifiedAttentionProblem, device: Device) -> Cohort | None:
@@ -52,7 +43,7 @@ def _single_batch_prefill(problem: UnifiedAttentionProblem, device: Device) -> C
         return None
     shape = f"One sequence of {problem.max_query_len} queries (over {LONG_QUERY}), group {problem.group_size}"
     if problem.head_size == 128:
-        geometry = _rows_of_32(rows=64, tile=64, num_stages=1, waves_per_eu=2)
+        geometry = _one_loop(rows=64, tile=64, num_stages=1, waves_per_eu=2)
         buffer_kib = geometry.tile * problem.head_size * DTYPE_BYTES[problem.dtype] // 1024
         lds_kib = device.lds_bytes_per_workgroup // 1024
         reason = (
@@ -63,7 +54,7 @@ def _single_batch_prefill(problem: UnifiedAttentionProblem, device: Device) -> C
     if problem.head_size == 64:
         tile = min(8 * problem.block_size, 128)
         reason = f"{shape}, d64: bound by its KV loop, so four waves and a tile of {tile} keys."
-        return Cohort("single-batch-d64-prefill", _rows_of_32(rows=128, tile=tile, num_stages=2), (reason,))
+        return Cohort("single-batch-d64-prefill", _one_loop(rows=128, tile=tile, num_stages=2), (reason,))
     return None
 
 
@@ -78,13 +69,13 @@ def _serving(problem: UnifiedAttentionProblem, device: Device) -> Cohort | None:
         reason = (
             f"{shape}, full attention: limited by registers, so waves_per_eu {waves}, the most that spills nothing."
         )
-        return Cohort(name, _rows_of_32(rows=128, tile=64, num_stages=2, waves_per_eu=waves), (reason,))
+        return Cohort(name, _one_loop(rows=128, tile=64, num_stages=2, waves_per_eu=waves), (reason,))
     window = f"{shape}, window of {problem.sliding_window} keys"
     if problem.kv_dtype == "fp8_e4m3":
         reason = f"{window}, fp8 cache: bound by dequantisation, so a tile of one page, 32 keys."
-        return Cohort(f"{name}-window-fp8", _rows_of_32(rows=128, tile=32, num_stages=2, waves_per_eu=3), (reason,))
+        return Cohort(f"{name}-window-fp8", _one_loop(rows=128, tile=32, num_stages=2, waves_per_eu=3), (reason,))
     reason = f"{window}: few tiles, so the prelude counts and is halved with two waves and 64 rows."
-    return Cohort(f"{name}-window", _rows_of_32(rows=64, tile=64, num_stages=2, waves_per_eu=2), (reason,))
+    return Cohort(f"{name}-window", _one_loop(rows=64, tile=64, num_stages=2, waves_per_eu=2), (reason,))
 
 
 def _decode(problem: UnifiedAttentionProblem) -> Cohort:

@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Literal
 
-from workbench.dispatch.amd import MFMA_ROWS
-from workbench.dispatch.geometry import Cohort, Geometry, fit_lds, head_pad
-from workbench.dispatch.grid import ceil_power_of_two, grid_dense
+from workbench.dispatch.geometry import Cohort, Geometry, fit_lds, rows_of_32
+from workbench.dispatch.grid import grid_dense
 from workbench.dispatch.tiles import FP32_ROWS, FP32_TILE
 from workbench.errors import SpecError
-from workbench.spec import MIN_DOT_EXTENT, DenseSpec
+from workbench.spec import MIN_DOT_EXTENT, DenseSpec, ceil_power_of_two, head_pad
 
 if TYPE_CHECKING:
     from workbench.device import Device
@@ -35,7 +34,7 @@ class DenseChoice:
 def select_dense_spec(problem: DenseAttentionProblem, device: Device | None = None) -> DenseChoice:
     """Geometry, grid and levers. Without a device: a geometry that is cheap to interpret.
 
-    AMD gets the persistent grid, one program per compute unit, and 256 query rows; NVIDIA the default grid.
+    AMD gets the persistent grid, one program per compute unit; NVIDIA the default grid.
     """
     cohort = _cohort(problem, device)
     geometry = cohort.geometry
@@ -51,7 +50,6 @@ def select_dense_spec(problem: DenseAttentionProblem, device: Device | None = No
         grid="persistent" if persistent else "default",
         num_persistent=INTERPRETER_PROGRAMS if device is None else None,
     )
-    spec.check(problem)
     items = prod(grid_dense(problem, spec.block_m))
     if persistent:
         programs = num_persistent_programs(spec, device)
@@ -124,29 +122,18 @@ def _amd(problem: DenseAttentionProblem, device: Device) -> Cohort:
     tile = 64 if pad <= 128 else 32
     if device.arch != "gfx950":
         reason = "128 query rows over 4 waves, 32 each: LDS and registers hold no more."
-        return Cohort("dense-amd", _rows_of_32(128, tile, num_stages=2), (reason,))
+        return Cohort("dense-amd", rows_of_32(128, tile, num_stages=2), (reason,))
     # Tiles in flight cost registers: over d64 a second pair spills around the persistent loop.
     num_stages = 2 if pad <= 64 else 1
     staging = f"{num_stages} stage{'s' if num_stages > 1 else ''} of K and V, the most that spills nothing."
     if pad > 128:
         reason = f"128 query rows over 4 waves, 32 each; {staging}"
-        return Cohort("dense-gfx950", _rows_of_32(128, tile, num_stages), (reason,))
+        return Cohort("dense-gfx950", rows_of_32(128, tile, num_stages), (reason,))
     reason = (
         "256 query rows over 8 waves, 32 each; the plain product, whose operands Triton swaps by itself, "
         f"so that a lane holds keys of one row; {staging}"
     )
-    return Cohort("dense-gfx950", _rows_of_32(256, tile, num_stages, waves_per_eu=2), (reason,))
-
-
-def _rows_of_32(rows: int, tile: int, num_stages: int, waves_per_eu: int = 0) -> Geometry:
-    return Geometry(
-        rows,
-        tile,
-        num_warps=rows // MFMA_ROWS,
-        num_stages=num_stages,
-        waves_per_eu=waves_per_eu,
-        matrix_instr_nonkdim=MFMA_ROWS,
-    )
+    return Cohort("dense-gfx950", rows_of_32(256, tile, num_stages, waves_per_eu=2), (reason,))
 
 
 def _nvidia(problem: DenseAttentionProblem) -> Cohort:

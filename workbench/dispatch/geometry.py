@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 from workbench.errors import SpecError
 from workbench.problem import DTYPE_BYTES
-from workbench.spec import MIN_DOT_EXTENT
+from workbench.spec import MIN_DOT_EXTENT, head_pad
 
 if TYPE_CHECKING:
     from workbench.device import Device
+
+MFMA_ROWS = 32
+"""Rows and columns of AMD's larger matrix instruction."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,17 @@ class Cohort:
     reasons: tuple[str, ...]
 
 
-def head_pad(head_size: int) -> int:
-    """Channels of a tile: the head size up to a power of two."""
-    return max(MIN_DOT_EXTENT, 1 << (head_size - 1).bit_length())
+def rows_of_32(rows: int, tile: int, num_stages: int, *, waves_per_eu: int = 0, mask_split: bool = True) -> Geometry:
+    """On AMD: 32 query rows for each wave, one 32x32 matrix instruction."""
+    return Geometry(
+        rows,
+        tile,
+        num_warps=rows // MFMA_ROWS,
+        num_stages=num_stages,
+        waves_per_eu=waves_per_eu,
+        matrix_instr_nonkdim=MFMA_ROWS,
+        mask_split=mask_split,
+    )
 
 
 def estimate_lds_bytes(geometry: Geometry, head_size: int, dtype: str) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from workbench.device import DEFAULT_DEVICE, Device, load_device
 from workbench.errors import SpecError
-from workbench.spec import MIN_DOT_EXTENT
+from workbench.spec import MIN_DOT_EXTENT, ceil_power_of_two
 
 if TYPE_CHECKING:
     from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
@@ -17,11 +17,6 @@ WAVES_PER_CU = 4 * WORKGROUPS_PER_CU
 """The same fill in waves, at four waves a workgroup: what a split of the keys aims at."""
 
 LARGEST_BLOCK_M = 256
-
-
-def ceil_power_of_two(value: int) -> int:
-    """Smallest power of two >= value >= 1."""
-    return 1 << (value - 1).bit_length()
 
 
 def floor_power_of_two(value: int) -> int:

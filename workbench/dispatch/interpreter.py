@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from workbench.dispatch.geometry import Cohort, Geometry
-from workbench.dispatch.grid import ceil_power_of_two, smallest_block_m, visible_keys
+from workbench.dispatch.grid import smallest_block_m, visible_keys
+from workbench.spec import ceil_power_of_two
 
 if TYPE_CHECKING:
     from workbench.problem import UnifiedAttentionProblem

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workbench.dispatch.geometry import Cohort, Geometry, head_pad
+from workbench.dispatch.geometry import Cohort, Geometry
 from workbench.dispatch.grid import WORKGROUPS_PER_CU, smallest_block_m
 from workbench.dispatch.tiles import is_decode, page_tile, widest_block_m
+from workbench.spec import head_pad
 
 if TYPE_CHECKING:
     from workbench.device import Device

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from workbench.dispatch.grid import (
     WAVES_PER_CU,
-    ceil_power_of_two,
     floor_power_of_two,
     num_query_blocks,
     smallest_block_m,
     visible_keys,
 )
+from workbench.spec import ceil_power_of_two
 
 if TYPE_CHECKING:
     from workbench.device import Device

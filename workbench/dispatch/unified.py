@@ -7,11 +7,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from workbench.dispatch import amd, interpreter, nvidia, tiles
-from workbench.dispatch.geometry import Cohort, fit_lds, head_pad
+from workbench.dispatch.geometry import Cohort, fit_lds
 from workbench.dispatch.grid import LARGEST_BLOCK_M, smallest_block_m
 from workbench.dispatch.path import LANES, admitted_lanes
 from workbench.errors import SpecError, UnsupportedError
-from workbench.spec import Unified2DSpec, Unified3DSpec
+from workbench.spec import Unified2DSpec, Unified3DSpec, head_pad
 
 if TYPE_CHECKING:
     from workbench.device import Device
