@@ -1,10 +1,12 @@
 """The harness against kernels that cheat. Each looks fine to a harness that checks a little less."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from workbench.attention.backends import AttentionResult
-from workbench.errors import UnsupportedError
+from workbench.errors import ParameterError, UnsupportedError
 from workbench.parity import TimingPlan, run_scenario
 from workbench.parity.candidate import workbench_kernels
 from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
@@ -115,6 +117,20 @@ def test_a_cheat_is_wrong_and_carries_no_speed(cheat, found, scenario, device):
     assert record.status == "wrong"
     assert found in record.message
     assert record.samples == ()
+
+
+def test_the_record_names_what_executed():
+    class Emulated(Honest):
+        def __call__(self, *arguments, **options):
+            return replace(super().__call__(*arguments, **options), backend="emulator")
+
+    record = run_scenario(UNIFIED, candidate=Emulated(), device="cpu")
+    assert (record.backend, record.target, record.evidence) == ("emulator", "gfx950", "emulated")
+
+
+def test_a_device_that_is_none_is_refused():
+    with pytest.raises(ParameterError, match="device must be auto, cpu, cuda"):
+        run_scenario(UNIFIED, candidate=Honest(), device="gpu")
 
 
 def test_a_mutated_input_does_not_spoil_the_next_check(device):

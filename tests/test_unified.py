@@ -317,6 +317,8 @@ BAD_PROBLEMS = {
     "fp8 cache of another dtype": ({"kv_dtype": "fp16"}, "bf16, fp8_e4m3"),
     "window": ({"sliding_window": 0}, "sliding_window must be an integer >= 1"),
     "bias too small": ({"use_qq_bias": True, "qq_bias_size": 3}, "cover the longest query"),
+    "infinite softcap": ({"softcap": float("inf")}, "softcap must be finite"),
+    "fraction of a key": ({"seq_lens": ((1, 3.5),)}, "pairs of integers"),
     "no sequence": ({"seq_lens": ()}, "at least one"),
 }
 

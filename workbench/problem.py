@@ -6,6 +6,8 @@ Axis names are the specification's: query heads Hq, KV heads Hk, head size d, bl
 
 from __future__ import annotations
 
+import math
+import operator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -96,7 +98,9 @@ class UnifiedAttentionProblem:
         self._check_seq_lens()
         if self.softmax_scale is None:
             object.__setattr__(self, "softmax_scale", self.head_size**-0.5)
-        _require(self.softcap >= 0.0, f"softcap must be >= 0 (0 turns it off), got {self.softcap!r}")
+        _require(
+            0.0 <= self.softcap < math.inf, f"softcap must be finite and >= 0 (0 turns it off), got {self.softcap!r}"
+        )
         if self.sliding_window is not None:
             _check_int("sliding_window", self.sliding_window, 1)
         self._check_qq_bias()
@@ -106,9 +110,11 @@ class UnifiedAttentionProblem:
 
     def _check_seq_lens(self) -> None:
         try:
-            seq_lens = tuple((int(query_len), int(kv_len)) for query_len, kv_len in self.seq_lens)
+            seq_lens = tuple((operator.index(query_len), operator.index(kv_len)) for query_len, kv_len in self.seq_lens)
         except (TypeError, ValueError):
-            raise ProblemError(f"seq_lens must be pairs (query_len, kv_len), got {self.seq_lens!r}") from None
+            raise ProblemError(
+                f"seq_lens must be pairs of integers (query_len, kv_len), got {self.seq_lens!r}"
+            ) from None
         _require(len(seq_lens) > 0, "seq_lens must hold at least one (query_len, kv_len)")
         for index, (query_len, kv_len) in enumerate(seq_lens):
             _require(

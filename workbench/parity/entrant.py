@@ -12,6 +12,7 @@ from workbench.parity.candidate import Candidate, Failure, guarded
 from workbench.parity.trial import Expected, GuardedOutput, Trials
 from workbench.poison import fill_nan
 from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
+from workbench.records.record import Backend
 from workbench.spec import KernelSpec
 from workbench.tolerance import Comparison
 
@@ -27,6 +28,7 @@ class Entrant(ABC):
         self.verdicts: list[Verdict] = []
         self.reasons: tuple[str, ...] = ()
         self.path: str | None = None
+        self.backend: Backend = "none"
         self.spec: KernelSpec | None = None
 
     @property
@@ -98,7 +100,8 @@ class KernelEntrant(Entrant):
         result = self.call()
         # Read in the current stream's order, before anything waits for other streams.
         actual = self._output.tensor.clone()
-        self.path, self.spec, self.reasons = result.lane, result.spec, tuple(result.reasons)
+        self.path, self.backend, self.spec = result.lane, result.backend, result.spec
+        self.reasons = tuple(result.reasons)
         return actual
 
     def _judge(self, trials: Trials, expected: Expected, actual: torch.Tensor) -> Verdict:

@@ -7,6 +7,7 @@ all of them timed, interleaved in one session.
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from workbench.errors import BackendUnavailable
+from workbench.errors import BackendUnavailable, ParameterError
 from workbench.parity.baselines import Baseline
 from workbench.parity.candidate import Candidate, Failure, guarded, workbench_kernels
 from workbench.parity.entrant import BaselineEntrant, Entrant, KernelEntrant
@@ -133,9 +134,14 @@ def _run(session: Session, choice: _Choice) -> list[Record]:
 
 
 def resolve_device(device: str) -> torch.device:
-    """`auto` is the GPU if one is visible, else the CPU. BackendUnavailable for a GPU that is not there."""
+    """`auto` is the GPU if one is visible, else the CPU. BackendUnavailable for a GPU that is not there.
+
+    ParameterError for what names neither.
+    """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise ParameterError(f"device must be auto, cpu, cuda (also on ROCm) or cuda:<index>, got {device!r}")
     chosen = torch.device(device)
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise BackendUnavailable(

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from workbench.attention.backends import EMULATED_DEVICE
+from workbench.device import load_device
 from workbench.environment import environment_facts
 from workbench.parity.candidate import Failure
 from workbench.parity.flops import work_of
 from workbench.parity.stats import paired_ratio
 from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
 from workbench.records import Metric, Record
-from workbench.records.record import Backend, Evidence, Status
+from workbench.records.record import Evidence, Status
 from workbench.tolerance import Comparison
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class Session:
 
     @property
     def evidence(self) -> Evidence:
-        """The interpreter stands in for a device, so what it computes is emulated."""
+        """On a CPU software stands in for a device, so what it computes is emulated."""
         return "measured" if self.on_gpu else "emulated"
 
     @property
@@ -85,7 +87,8 @@ def entrant_record(
         status=status,
         message=message,
         reasons=(*entrant.reasons, *how),
-        backend=_backend(session, entrant),
+        backend="gpu" if session.on_gpu else entrant.backend,
+        target=load_device(EMULATED_DEVICE).arch if entrant.backend == "emulator" else session.target,
         path=entrant.path,
         spec=entrant.spec,
         samples=own,
@@ -101,10 +104,9 @@ def _record(session: Session, candidate: str, lane: str, **facts: object) -> Rec
         candidate=candidate,
         lane=lane,  # type: ignore[arg-type]
         evidence=session.evidence,
-        target=session.target,
         environment={**environment_facts(), **_timing_facts(session)},
         session=session.identifier,
-        **facts,  # type: ignore[arg-type]
+        **({"target": session.target} | facts),  # type: ignore[arg-type]
     )
 
 
@@ -112,12 +114,6 @@ def _timing_facts(session: Session) -> dict[str, str]:
     if session.plan is None:
         return {}
     return {"timing": "interleaved graph replays", "rounds": str(session.plan.rounds), "cache": session.plan.cache}
-
-
-def _backend(session: Session, entrant: Entrant) -> Backend:
-    if session.on_gpu:
-        return "gpu"
-    return "interpreter" if entrant.path is not None else "none"
 
 
 def _badness(verdict: Verdict) -> tuple[int, float]:

@@ -21,11 +21,10 @@ def find_notebook(name: str | Path) -> Path:
         if given.is_file():
             return given.resolve()
         raise ReportError(f"no notebook at {given}; give an existing .ipynb file or one of: {_listed()}")
-    found = notebooks_path(f"{name}.ipynb")
     if str(name) in known_notebooks():
-        return found
+        return notebooks_path(f"{name}.ipynb")
     close = get_close_matches(str(name), known_notebooks(), n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    hint = f"; did you mean {close[0]!r}?" if close else "."
     raise ReportError(f"no notebook is named {str(name)!r}{hint} Known notebooks: {_listed()}")
 
 

@@ -49,8 +49,8 @@ def contiguous_batches(problem: UnifiedAttentionProblem | DenseAttentionProblem,
         batches.append(
             Batch(
                 inputs.q[rows].unflatten(0, (len(sequences), query_len)),
-                torch.stack([_keys(problem, inputs, inputs.k_cache, i, first, kv_len) for i in sequences]),
-                torch.stack([_keys(problem, inputs, inputs.v_cache, i, first, kv_len) for i in sequences]),
+                torch.stack([keys_of(problem, inputs, inputs.k_cache, i, first, kv_len) for i in sequences]),
+                torch.stack([keys_of(problem, inputs, inputs.v_cache, i, first, kv_len) for i in sequences]),
                 rows,
             )
         )
@@ -67,7 +67,7 @@ def scatter(outputs: list[torch.Tensor], batches: list[Batch], shape: tuple[int,
     return packed
 
 
-def _keys(
+def keys_of(
     problem: UnifiedAttentionProblem,
     inputs: UnifiedInputs,
     cache: torch.Tensor,
@@ -75,6 +75,6 @@ def _keys(
     first: int,
     kv_len: int,
 ) -> torch.Tensor:
-    """Shape [kv_len - first, Hk, d]."""
+    """Positions first .. kv_len - 1 of one sequence's keys or values: [kv_len - first, Hk, d]."""
     blocks = inputs.block_table[sequence, : -(-kv_len // problem.block_size)].long()
     return cache[blocks].flatten(0, 1)[first:kv_len].contiguous()

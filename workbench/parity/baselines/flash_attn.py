@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from workbench.parity.baselines.base import Baseline, Prepared, Problem, imported, refuse, why_missing
+from workbench.parity.baselines.contiguous import keys_of
 from workbench.problem import DenseAttentionProblem
 
 _MODULES = ("flash_attn",)
@@ -53,12 +54,9 @@ class FlashAttn(Baseline):
 
 
 def _packed(problem: Any, inputs: Any, cache: torch.Tensor) -> torch.Tensor:
-    """Keys of all sequences, [sum of kv_len, Hk, d]."""
-    parts = []
-    for index, (_, kv_len) in enumerate(problem.seq_lens):
-        blocks = inputs.block_table[index, : -(-kv_len // problem.block_size)].long()
-        parts.append(cache[blocks].flatten(0, 1)[:kv_len])
-    return torch.cat(parts)
+    """Keys or values of all sequences, [sum of kv_len, Hk, d]."""
+    ends = enumerate(kv_len for _, kv_len in problem.seq_lens)
+    return torch.cat([keys_of(problem, inputs, cache, index, 0, kv_len) for index, kv_len in ends])
 
 
 def _ends(lengths: list[int], device: torch.device) -> torch.Tensor:
