@@ -58,7 +58,7 @@ class Record:
     evidence: Evidence
     """How the result was had: `measured` on a device, `emulated` where software stands in for it."""
     backend: Backend
-    """What executed; `none` for a record of something that was only computed about or published."""
+    """What executed; `none` for eager code on the CPU, and for figures that were only calculated or published."""
     target: str
     """What the kernel was built for, e.g. gfx950 or sm_90; `cpu` for eager code on the CPU."""
     environment: Mapping[str, str]
