@@ -1,5 +1,7 @@
 """Tables, headline and pictures, from records made by hand."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -28,6 +30,7 @@ class Judged(Entrant):
     def __init__(self, name, lane, verdict):
         super().__init__(name, lane)
         self.verdicts = [verdict]
+        self.backend = "interpreter"
         self.path, self.spec, self.reasons = "2d", Unified2DSpec(tile_size=32), ("2D: <short>.", "Cohort x.")
 
     def _run(self, trials):
@@ -87,6 +90,8 @@ def test_untimed_tables_say_that_times_are_not_measured(failed):
     table = lane_table(failed, "auto")
     assert "Times: not measured." in repr(table)
     assert "emulated by Triton's interpreter" in repr(table)
+    machine_code = [replace(record, backend="emulator") for record in failed]
+    assert "emulated by the gfx950 emulator" in repr(lane_table(machine_code, "auto"))
     assert "Times are not measured" in conditions(failed, ())
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 OWN = "workbench"
 _COLOURS = {"ok": "ok", "wrong": "bad", "compile_error": "bad", "runtime_error": "bad", "unsupported": "warn"}
 _NONE = plain("–", "num")
+_STAND_INS = {"interpreter": "by Triton's interpreter ", "emulator": "by the gfx950 emulator "}
 
 
 def lane_table(records: Sequence[Record], lane: str) -> Table:
@@ -143,8 +144,8 @@ def _caption(rows: Sequence[Record], timed: bool) -> str:
         return ""
     first = rows[0]
     device = first.environment.get("device", "")
-    by = "by Triton's interpreter on" if first.backend == "interpreter" else "on"
-    errors = f"Errors against float64: {first.evidence} {by} {device}, the worse of two inputs."
+    by = _STAND_INS.get(first.backend, "")
+    errors = f"Errors against float64: {first.evidence} {by}on {device}, the worse of two inputs."
     if not timed:
         return f"{errors} Times: not measured."
     return (
