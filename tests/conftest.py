@@ -23,7 +23,7 @@ hypothesis.settings.load_profile("workbench")
 
 @pytest.fixture(scope="session")
 def device() -> str:
-    """Where kernels run in this session: "cuda" (also on ROCm) or "cpu", which is the interpreter."""
+    """Where kernels run in this test run: "cuda" (also on ROCm) or "cpu", which is the interpreter."""
     return "cuda" if GPU else "cpu"
 
 

@@ -139,6 +139,14 @@ def test_report_refuses_unknown_options_and_values_before_running(run, reported,
     assert reported.calls == []
 
 
+def test_a_gpu_that_is_not_there_ends_before_a_report_is_made(run, reported, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    code, _, err = run("report", "parity", "--device", "cuda")
+    assert code == 2
+    assert "PyTorch sees no GPU" in err
+    assert reported.calls == []
+
+
 def test_an_unknown_parameter_ends_before_a_report_is_made(run, tmp_path):
     code, _, err = run("report", "parity", "--out", str(tmp_path), "-p", "blocksize", "32")
     assert code == 2

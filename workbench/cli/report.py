@@ -66,6 +66,8 @@ def report(
     values = {key: str(value) for key, value in options.items() if value is not None}
     if set_name is not None:
         _check_set(set_name)
+    if device is not None:
+        _check_device(str(device))
     result = run_report(name, values | split_parameters(parameters or ()), out, timeout=timeout)
     for failure in result.failed:
         console.print(f"failed: {failure}", style="red", markup=False)
@@ -82,6 +84,13 @@ def _check_set(set_name: str) -> None:
         load_file(set_name)
     elif set_name != "all":
         load_set(set_name)
+
+
+def _check_device(device: str) -> None:
+    """Refuse a device that is not there, likewise."""
+    from workbench.parity.harness import resolve_device
+
+    resolve_device(device)
 
 
 def join_parameters(arguments: Sequence[str]) -> list[str]:
