@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.errors import AssemblyError, UnsupportedError
 from workbench.gfx950 import msgpack
+from workbench.gfx950.kernel_descriptor import DESCRIPTOR_BYTES, descriptor_fields
 from workbench.gfx950.resources import Resources
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ _PROCESSORS = {
     0x5F: "gfx9-4-generic",
 }
 _SHT_NOTE, _SHT_SYMTAB, _SHT_DYNSYM = 7, 2, 11
-_DESCRIPTOR_BYTES = 64
 VGPR_GRANULE = 8
 
 
@@ -41,6 +41,8 @@ class CodeKernel:
     """Of its first instruction."""
     resources: Resources
     metadata: Mapping[str, object]
+    descriptor: Mapping[str, int]
+    """See kernel_descriptor.descriptor_fields."""
 
 
 @dataclass(frozen=True)
@@ -151,8 +153,8 @@ def _kernel(
 ) -> CodeKernel:
     address, _ = symbols[entry[".symbol"]]
     home = next(s for s in sections if s.address and s.address <= address < s.address + s.size)
-    descriptor = data[home.offset + address - home.address :][:_DESCRIPTOR_BYTES]
-    lds, scratch = struct.unpack_from("<II", descriptor, 0)
+    descriptor = data[home.offset + address - home.address :][:DESCRIPTOR_BYTES]
+    fields = descriptor_fields(descriptor)
     (entry_offset,) = struct.unpack_from("<q", descriptor, 16)
     (rsrc1,) = struct.unpack_from("<I", descriptor, 48)
     # The low six bits hold the vector registers in granules, less one.
@@ -166,10 +168,10 @@ def _kernel(
         sgprs=entry.get(".sgpr_count", 0),
         vgpr_spills=entry.get(".vgpr_spill_count"),
         sgpr_spills=entry.get(".sgpr_spill_count"),
-        scratch_bytes=scratch,
-        lds_bytes=lds,
+        scratch_bytes=fields["private_segment_fixed_size"],
+        lds_bytes=fields["group_segment_fixed_size"],
         max_workgroup_size=workgroup or Resources.max_workgroup_size,
         workgroup_size_known=workgroup is not None,
         code_bytes=symbols.get(name, (0, None))[1],
     )
-    return CodeKernel(name, address + entry_offset, resources, entry)
+    return CodeKernel(name, address + entry_offset, resources, entry, fields)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workbench.errors import AssemblyError, UnsupportedError
 from workbench.gfx950.asm import parse_assembly, read_assembly
 from workbench.gfx950.elf import parse_code_object
 from workbench.gfx950.machine_code import Kernel, MachineCode, is_modern
 from workbench.gfx950.objdump import disassemble
+from workbench.gfx950.triton_metadata import triton_metadata
 from workbench.inspection.inspection import Inspection, inspect_kernel
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def inspect_file(
     path = Path(path)
     code = read_machine_code(path)
     kernels = [code.kernel(kernel)] if kernel is not None else list(code.kernels)
-    beside = _triton_metadata(path)
+    beside = triton_metadata(path)
     if lds_bytes is None:
         lds_bytes = beside.get("shared")
     if num_warps is None:
@@ -116,14 +116,3 @@ def _read_binary(path: Path) -> MachineCode:
         instructions, labels = code.get(kernel.name, ((), ()))
         kernels.append(Kernel(kernel.name, binary.target, instructions, labels, kernel.resources, kernel.metadata))
     return MachineCode(path.name, binary.target, tuple(kernels), is_modern(binary.triple), note)
-
-
-def _triton_metadata(path: Path) -> dict[str, Any]:
-    """`shared` and `num_warps` as Triton's cache keeps them beside a kernel; empty where there are none."""
-    try:
-        document = json.loads(path.with_suffix(".json").read_text())
-    except (OSError, ValueError):
-        return {}
-    if not isinstance(document, dict):
-        return {}
-    return {key: document[key] for key in ("shared", "num_warps") if isinstance(document.get(key), int)}

@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from workbench.errors import AssemblyError, EmulationError
+from workbench.errors import EmulationError
 from workbench.gfx950.emulator.counters import Counters, MemoryTrace
 from workbench.gfx950.emulator.findings import Finding
-from workbench.gfx950.emulator.launch import KernelImage, Launch, prepare
+from workbench.gfx950.emulator.images import kernel_image
+from workbench.gfx950.emulator.launch import Launch, prepare
 from workbench.gfx950.emulator.machine import Machine
-from workbench.gfx950.emulator.program import Program, parse_program
+from workbench.gfx950.emulator.program import Program
 from workbench.gfx950.emulator.schedule import run_batch
 
 RESIDENT_WAVES = 128
@@ -77,7 +77,7 @@ def emulate(
     """Execute every workgroup of `grid` and store into the tensors in `args`.
 
     kernel: a workbench.compiler.CompiledKernel, a kernel that triton.compile returned, a KernelImage, or the path of an
-        .amdgcn file (LDS then as its descriptor says).
+        .amdgcn or .hsaco file (see images.kernel_image; a .hsaco needs llvm-objdump of LLVM 20 or later).
     args: values in the kernel's order without constexprs, or by name: CPU tensors, numbers, None for a null pointer.
     outputs: names of the arguments that may be stored to; None allows all. A store elsewhere is a finding.
     seed: random order of waves and random delivery of loads; None delivers each load as late as its wait allows.
@@ -87,7 +87,7 @@ def emulate(
     EmulationError for an opcode that is not modelled, an access outside the tensors, or waves that wait for ever.
     """
     image = kernel_image(kernel)
-    program = parse_program(image.assembly, image.name)
+    program = image.decoded()
     launch = prepare(image, program, grid, args, outputs)
     started = time.perf_counter()
     machine = new_machine(launch, resident_waves, check_races=check_races, trace=trace)
@@ -131,38 +131,3 @@ class FloatMode:
     def __exit__(self, *details: Any) -> None:
         self._machine.flush_denormals(False)
         self._quiet.__exit__(*details)
-
-
-def kernel_image(kernel: Any) -> KernelImage:
-    """Whatever describes a compiled kernel, as a KernelImage."""
-    if isinstance(kernel, KernelImage):
-        return kernel
-    if isinstance(kernel, str | Path):
-        return _image_of_file(Path(kernel))
-    if hasattr(kernel, "assembly") and hasattr(kernel, "arguments"):
-        return KernelImage(
-            kernel.assembly,
-            kernel.lds_bytes,
-            kernel.name,
-            tuple(argument.type for argument in kernel.arguments),
-            tuple(argument.name for argument in kernel.arguments),
-        )
-    if hasattr(kernel, "asm") and "amdgcn" in kernel.asm:
-        return KernelImage(kernel.asm["amdgcn"], kernel.metadata.shared, kernel.metadata.name)
-    raise EmulationError(
-        f"cannot emulate a {type(kernel).__name__}; "
-        "give a compiled kernel, a KernelImage or the path of an .amdgcn file"
-    )
-
-
-def _image_of_file(path: Path) -> KernelImage:
-    if path.suffix in (".hsaco", ".co", ".o"):
-        raise AssemblyError(
-            f"{path} is a binary; disassemble it with the LLVM of ROCm (llvm-objdump -d) or give the .amdgcn text"
-        )
-    try:
-        text = path.read_text()
-    except OSError as error:
-        raise AssemblyError(f"cannot read {path}: {error.strerror}; give an .amdgcn file") from None
-    image = KernelImage(text)
-    return KernelImage(text, parse_program(text).descriptor.get("group_segment_fixed_size", 0), image.name)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from workbench.errors import EmulationError
-from workbench.gfx950.emulator.api import FloatMode, kernel_image
+from workbench.gfx950.emulator.api import FloatMode
 from workbench.gfx950.emulator.findings import Finding
+from workbench.gfx950.emulator.images import kernel_image
 from workbench.gfx950.emulator.launch import prepare
 from workbench.gfx950.emulator.machine import Machine
 from workbench.gfx950.emulator.operands import parse_operand
-from workbench.gfx950.emulator.program import parse_program
 from workbench.gfx950.emulator.schedule import advance, merge
 from workbench.gfx950.emulator.state import Array, Group
 
@@ -38,7 +38,7 @@ class Debugger:
         count: int = 1,
     ) -> None:
         image = kernel_image(kernel)
-        self.program = parse_program(image.assembly, image.name)
+        self.program = image.decoded()
         launch = prepare(image, self.program, grid, args, None)
         if not 0 <= first < first + count <= launch.num_workgroups:
             raise EmulationError(f"workgroups {first}..{first + count - 1} are not in the grid {launch.grid}")

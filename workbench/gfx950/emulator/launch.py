@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from workbench.errors import EmulationError
 from workbench.gfx950.emulator.memory import GlobalMemory
 from workbench.gfx950.emulator.operands import EXEC
-from workbench.gfx950.emulator.program import ArgumentSlot, Program
+from workbench.gfx950.emulator.program import ArgumentSlot, Program, parse_program
 from workbench.gfx950.emulator.state import SCALAR_BIT, WAVE, WaveState
 
 
@@ -20,6 +20,7 @@ class KernelImage:
     """A compiled kernel, reduced to what the emulator needs."""
 
     assembly: str
+    """Empty for a binary, whose `program` is given instead."""
     lds_bytes: int = 0
     """LDS of a workgroup in bytes (Triton's `shared`)."""
     name: str | None = None
@@ -27,6 +28,16 @@ class KernelImage:
     """Triton type of each argument (`*bf16`, `i32`, `fp32`); without it numbers are packed by their Python type."""
     arguments: tuple[str, ...] = ()
     """Argument names in order, to take arguments by name."""
+    program: Program | None = None
+    """The code, already decoded."""
+
+    def decoded(self) -> Program:
+        """The code; AssemblyError when the text is truncated or an operand is not understood."""
+        return self.program or parse_program(self.assembly, self.name)
+
+    def with_lds(self, lds_bytes: int) -> KernelImage:
+        """The same kernel with another size of LDS."""
+        return replace(self, lds_bytes=lds_bytes)
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from workbench.errors import AssemblyError
+from workbench.errors import AssemblyError, UnsupportedError
 from workbench.gfx950.asm import Instruction as TextInstruction
 from workbench.gfx950.asm import Kernel, find_label, parse_assembly
 from workbench.gfx950.emulator.operands import Operand, parse_operand
 from workbench.gfx950.isa import InstructionClass, classify
 
+TARGET = "gfx950"
 _ENCODING = re.compile(r"^(.*?)(?:_e64)?_(e32|e64|dpp|sdwa)$")
+_LDS_ACCESS = ("lds read", "lds write", "lds atomic", "vmem to lds")
 _PRELOAD_WINDOW = 12
 """Instructions among which the branch over the compatibility prologue is looked for."""
 
@@ -60,7 +62,6 @@ class Program:
     """The `.amdhsa_*` directives without their prefix."""
     arguments: tuple[ArgumentSlot, ...]
     metadata: dict[str, Any]
-    text: tuple[str, ...] = field(repr=False)
 
     @property
     def workgroup_size(self) -> int:
@@ -88,6 +89,10 @@ class Program:
             raise AssemblyError(f"{branch.where()}: the branch target is not a label of {self.name}")
         return position
 
+    def first_lds_access(self) -> Instruction | None:
+        """The first instruction that touches LDS memory, None if none does."""
+        return next((ins for ins in self.instructions if ins.kind.family in _LDS_ACCESS), None)
+
     def at_line(self, line: int) -> int:
         """Index of the first instruction at or after a line of the assembly text."""
         for instruction in self.instructions:
@@ -102,15 +107,22 @@ def parse_program(assembly: str, kernel: str | None = None) -> Program:
     `kernel` picks one of several. AssemblyError when the text is truncated, or an operand is not understood.
     """
     parsed = parse_assembly(assembly).kernel(kernel)
-    lines = tuple(assembly.splitlines())
+    return decode_program(parsed, _read_descriptor(assembly.splitlines(), parsed.name))
+
+
+def decode_program(kernel: Kernel, descriptor: dict[str, int]) -> Program:
+    """Decode the operands of a kernel that was read from text or from a binary. UnsupportedError for another target."""
+    if kernel.target != TARGET:
+        raise UnsupportedError(
+            f"{kernel.name} is code for {kernel.target}; only {TARGET} is emulated, compile it for that"
+        )
     return Program(
-        name=parsed.name,
-        instructions=tuple(_decode(instruction) for instruction in parsed.instructions),
-        labels=parsed.labels,
-        descriptor=_read_descriptor(lines, parsed.name),
-        arguments=_argument_slots(parsed),
-        metadata=dict(parsed.metadata),
-        text=lines,
+        name=kernel.name,
+        instructions=tuple(_decode(instruction) for instruction in kernel.instructions),
+        labels=kernel.labels,
+        descriptor=descriptor,
+        arguments=_argument_slots(kernel),
+        metadata=dict(kernel.metadata),
     )
 
 
@@ -161,7 +173,7 @@ def _wait_counts(words: tuple[str, ...]) -> dict[str, int]:
     return {"vmcnt": (raw & 0xF) | (raw >> 14 & 3) << 4, "expcnt": raw >> 4 & 7, "lgkmcnt": raw >> 8 & 0xF}
 
 
-def _read_descriptor(lines: tuple[str, ...], name: str) -> dict[str, int]:
+def _read_descriptor(lines: list[str], name: str) -> dict[str, int]:
     values: dict[str, int] = {}
     inside = False
     for raw in lines:
