@@ -153,6 +153,30 @@ def test_a_barrier_that_half_the_workgroup_misses() -> None:
     assert _exchange(body)[0].findings == ()  # the rest has ended, so nobody is waited for
 
 
+@pytest.mark.parametrize("seed", [None, 1])
+def test_endless_loop(seed: int | None) -> None:
+    """Wave 1 of two never leaves the inner loop."""
+    body = ["v_readfirstlane_b32 s12, v0", ".LOUT:", "s_nop 0", ".LIN:", "s_cmp_lg_u32 s12, 0", "s_cbranch_scc1 .LIN",
+            "s_cmp_lg_u32 s12, 0", "s_cbranch_scc1 .LOUT"]  # fmt: skip
+    image = kernel(body, pointers=1, threads=128)
+    with pytest.raises(EmulationError) as error:
+        emulate(image, (1,), [torch.zeros(1)], seed=seed, max_instructions_per_wave=5000)
+    text = str(error.value)
+    assert "workgroup (0, 0, 0), wave 1 has executed 5,000 instructions without ending, in the loop of lines" in text
+    lines = image.assembly.splitlines()
+    inner, outer = (lines.index(f"\ts_cbranch_scc1 {label}") + 1 for label in (".LIN", ".LOUT"))
+    assert f"..{inner} (s_cbranch_scc1 .LIN) inside the loop of lines" in text
+    assert f"..{outer} (s_cbranch_scc1 .LOUT); a launch that needs more" in text
+
+
+def test_a_long_loop_is_allowed() -> None:
+    body = ["s_movk_i32 s12, 0x400", ".LOOP:", "s_sub_u32 s12, s12, 1", "s_cbranch_scc0 .LOOP"]
+    count = emulate(kernel(body, pointers=1), (1,), [torch.zeros(1)]).wave_instructions
+    emulate(kernel(body, pointers=1), (1,), [torch.zeros(1)], max_instructions_per_wave=count)
+    with pytest.raises(EmulationError, match="without ending"):
+        emulate(kernel(body, pointers=1), (1,), [torch.zeros(1)], max_instructions_per_wave=count - 1)
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_seeds_change_the_order_not_the_result(seed: int) -> None:
     tensors = [torch.zeros(1), torch.zeros(128, dtype=torch.int32)]

@@ -14,7 +14,7 @@ from workbench.gfx950.emulator.counters import Counters, MemoryTrace
 from workbench.gfx950.emulator.findings import Finding
 from workbench.gfx950.emulator.images import kernel_image
 from workbench.gfx950.emulator.launch import Launch, prepare
-from workbench.gfx950.emulator.machine import Machine
+from workbench.gfx950.emulator.machine import MAX_INSTRUCTIONS_PER_WAVE, Machine
 from workbench.gfx950.emulator.program import Program
 from workbench.gfx950.emulator.schedule import run_batch
 
@@ -73,6 +73,7 @@ def emulate(
     check_races: bool = True,
     trace: bool = False,
     resident_waves: int = RESIDENT_WAVES,
+    max_instructions_per_wave: int = MAX_INSTRUCTIONS_PER_WAVE,
 ) -> EmulationResult:
     """Execute every workgroup of `grid` and store into the tensors in `args`.
 
@@ -83,14 +84,19 @@ def emulate(
     seed: random order of waves and random delivery of loads; None delivers each load as late as its wait allows.
     strict: raise EmulationError on findings that are certain faults instead of returning them.
     trace: record every memory request by cache line (see MemoryTrace).
+    max_instructions_per_wave: a wave that executes more is in an endless loop.
 
-    EmulationError for an opcode that is not modelled, an access outside the tensors, or waves that wait for ever.
+    EmulationError for an opcode that is not modelled, an access outside the tensors, or waves that never end.
     """
+    if max_instructions_per_wave < 1:
+        raise EmulationError(f"max_instructions_per_wave must be positive, got {max_instructions_per_wave}")
     image = kernel_image(kernel)
     program = image.decoded()
     launch = prepare(image, program, grid, args, outputs)
     started = time.perf_counter()
-    machine = new_machine(launch, resident_waves, check_races=check_races, trace=trace)
+    machine = new_machine(
+        launch, resident_waves, check_races=check_races, trace=trace, max_instructions=max_instructions_per_wave
+    )
     for first in range(0, launch.num_workgroups, machine.batch):
         with FloatMode(machine):
             machine.load_batch(first, min(machine.batch, launch.num_workgroups - first))

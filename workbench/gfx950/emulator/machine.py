@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 FAMILIES = (control, convert, lds, mfma, salu, vcompare, vfloat, vinteger, vmem, vpacked)
 """Importing them fills the opcode table."""
+MAX_INSTRUCTIONS_PER_WAVE = 20_000_000
+"""A wave that executes more is taken for one that never ends: over 10,000 key tiles of the largest kernel here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +49,22 @@ class Step:
 class Machine:
     """Executes the workgroups of a launch, a batch of them at a time."""
 
-    def __init__(self, launch: Launch, batch: int, *, check_races: bool = True, trace: bool = False) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        batch: int,
+        *,
+        check_races: bool = True,
+        trace: bool = False,
+        max_instructions: int = MAX_INSTRUCTIONS_PER_WAVE,
+    ) -> None:
         self.launch = launch
         self.program: Program = launch.program
         self.memory = launch.memory
         self.waves_per_workgroup = -(-self.program.workgroup_size // WAVE)
         self.batch = batch
         self.check_races = check_races
+        self.max_instructions = max_instructions
         num_arch, num_acc = _register_counts(self.program)
         self.state = WaveState(batch * self.waves_per_workgroup, num_arch, num_acc)
         self.mode = initial_mode(self.program)

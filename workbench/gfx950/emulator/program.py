@@ -11,6 +11,7 @@ from workbench.gfx950.asm import Instruction as TextInstruction
 from workbench.gfx950.asm import Kernel, find_label, parse_assembly
 from workbench.gfx950.emulator.operands import Operand, parse_operand
 from workbench.gfx950.isa import InstructionClass, classify
+from workbench.gfx950.machine_code import is_branch
 
 TARGET = "gfx950"
 _ENCODING = re.compile(r"^(.*?)(?:_e64)?_(e32|e64|dpp|sdwa)$")
@@ -88,6 +89,15 @@ class Program:
         if position is None:
             raise AssemblyError(f"{branch.where()}: the branch target is not a label of {self.name}")
         return position
+
+    def loops_around(self, index: int) -> list[str]:
+        """The loops that an instruction lies in, innermost first: `the loop of lines 10..20 (s_branch .LBB0_1)`."""
+        found = []
+        for branch in self.instructions[index:]:
+            if is_branch(branch.opcode) and (first := self.target_of(branch)) <= index:
+                lines = f"{self.instructions[first].line}..{branch.line}"
+                found.append((branch.index - first, f"the loop of lines {lines} ({branch.text})"))
+        return [text for _, text in sorted(found)]
 
     def first_lds_access(self) -> Instruction | None:
         """The first instruction that touches LDS memory, None if none does."""

@@ -18,7 +18,7 @@ TURN = 200_000
 
 
 def run_batch(machine: Machine, seed: int | None = None) -> None:
-    """Run the resident workgroups to their end. EmulationError when waves wait at a barrier for ever."""
+    """Run the resident workgroups to their end. EmulationError when waves wait at a barrier or loop for ever."""
     random = None if seed is None else np.random.default_rng(seed)
     tired: Group | None = None
     while machine.ready:
@@ -27,7 +27,10 @@ def run_batch(machine: Machine, seed: int | None = None) -> None:
         limit = TURN if random is None else int(random.integers(1, 64))
         if random is not None:
             _deliver_some(machine, group, random)
+        slots, before = group.slots, machine.steps
+        limit = min(limit, _instructions_left(machine, group))
         tired = group if advance(machine, group, stop, limit) else None
+        machine.state.executed[slots] += machine.steps - before
     if machine.parked:
         waiting = machine.parked[0]
         ins = machine.program.instructions[waiting.pc]
@@ -35,6 +38,21 @@ def run_batch(machine: Machine, seed: int | None = None) -> None:
             f"{ins.where()}: {machine.place(waiting, 0)} waits at a barrier that the rest of its workgroup never "
             "reaches"
         )
+
+
+def _instructions_left(machine: Machine, g: Group) -> int:
+    """What a wave of the group may still execute; EmulationError when that is nothing."""
+    executed = machine.state.executed[g.sel]
+    left = machine.max_instructions - int(executed.max())
+    if left > 0:
+        return left
+    ins = machine.program.instructions[g.pc]
+    loops = machine.program.loops_around(g.pc)
+    inside = f", in {' inside '.join(loops)}" if loops else ""
+    raise EmulationError(
+        f"{ins.where()}: {machine.place(g, int(executed.argmax()))} has executed {machine.max_instructions:,} "
+        f"instructions without ending{inside}; a launch that needs more takes max_instructions_per_wave=..."
+    )
 
 
 def merge(machine: Machine) -> None:

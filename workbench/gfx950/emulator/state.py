@@ -42,10 +42,13 @@ class WaveState:
         self.workgroup = np.zeros(waves, np.int64)
         """Resident workgroup that each wave belongs to."""
         self.wave_in_group = np.zeros(waves, np.int64)
+        self.executed = np.zeros(waves, np.int64)
+        """Instructions that each wave has executed."""
 
     def reset(self) -> None:
         self.vector.fill(POISON)
         self.scalar.fill(POISON)
+        self.executed.fill(0)
 
 
 @dataclass(frozen=True)
