@@ -141,7 +141,7 @@ def _read_transposed(b: Builder) -> Run:
 
     def run(g: Group) -> None:
         place = lds.locate(ins, g, offsets(g), 8)
-        machine.count_lds(ins, g, place, 8, write=False)
+        machine.count_lds(ins, g, place, 8, write=False, transposed=True)
         touched = lds.races.touch(ins, g, place, 8, g.lanes, write=False)
         low, high = lds.load(ins, g, place, 8)
         wide = low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)

@@ -252,10 +252,12 @@ class Machine:
     ) -> None:
         self.counters.request(ins, where, size, lanes, write=write, waves=self.global_waves(g))
 
-    def count_lds(self, ins: Instruction, g: Group, place: Array, size: int, write: bool) -> None:
+    def count_lds(
+        self, ins: Instruction, g: Group, place: Array, size: int, write: bool, transposed: bool = False
+    ) -> None:
         """Bank conflicts of a DS access."""
-        self.counters.conflict_cycles[ins.index] += self.lds.banks.cycles(place, size, write, g.lanes)
-        self.counters.lds_cycles[ins.index] += g.n * len(phases_of(size, write).lanes)
+        self.counters.conflict_cycles[ins.index] += self.lds.banks.cycles(place, size, write, g.lanes, transposed)
+        self.counters.lds_cycles[ins.index] += g.n * len(phases_of(size, write, transposed).lanes)
 
     def allocation_of(self, ins: Instruction, g: Group, address: Array, size: int, at: tuple[int, int]) -> Allocation:
         """The allocation of one lane's atomic."""
