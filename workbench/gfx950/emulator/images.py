@@ -57,7 +57,8 @@ def _image_of_file(path: Path, name: str | None, lds_bytes: int | None) -> Kerne
     if not lds_bytes and (user := program.first_lds_access()):
         raise EmulationError(
             f"{path} uses LDS ({user.where()}) but does not say how much, since it is dynamic; keep Triton's metadata "
-            f"beside it as {path.with_suffix('.json').name}, or give kernel_image(path, lds_bytes=...)"
+            f"beside it as {path.with_suffix('.json').name}, or give kernel_image(path, lds_bytes=...), on the "
+            "command line --lds BYTES"
         )
     return KernelImage(text, lds_bytes, program.name, program=program)
 
