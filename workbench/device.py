@@ -47,6 +47,8 @@ class Device:
     max_waves_per_simd: int | None = None
     lds_bytes_per_cu: int | None = None
     l2_bytes_per_xcd: int | None = None
+    l2_ways: int | None = None
+    l2_line_bytes: int | None = None
     last_level_cache_bytes: int | None = None
     """The cache in front of HBM: Infinity Cache on AMD, the L2 on NVIDIA."""
     hbm_bytes: int | None = None
@@ -111,12 +113,18 @@ def detect_device(index: int | None = None) -> Device | None:
 
 
 @functools.cache
-def _described(torch_name: str, compute_units: int) -> Device | None:
+def device_named(torch_name: str) -> Device | None:
+    """The description of the model that PyTorch calls so, as in a record's environment; None where there is none."""
     for name in list_devices():
         device, pattern = _shipped(name)
-        if re.fullmatch(pattern, torch_name) and device.compute_units == compute_units:
+        if re.fullmatch(pattern, torch_name):
             return device
     return None
+
+
+def _described(torch_name: str, compute_units: int) -> Device | None:
+    device = device_named(torch_name)
+    return device if device is not None and device.compute_units == compute_units else None
 
 
 @functools.cache

@@ -67,3 +67,15 @@ class GoldenError(WorkbenchError):
 
 class EmulationError(WorkbenchError, RuntimeError):
     """The emulator met an instruction it does not model, or the code did what no launch may do."""
+
+
+class ProfileError(WorkbenchError, ValueError):
+    """A profiler's file is of no known kind, truncated or empty, or a figure of it cannot be derived as asked."""
+
+
+class ProfilerUnavailable(WorkbenchError, RuntimeError):
+    """The profiler that was asked for is not installed, or it ended without a result."""
+
+
+class ModelError(WorkbenchError, ValueError):
+    """A model was asked for what it cannot say, or given values that contradict each other."""

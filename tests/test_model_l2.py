@@ -1,0 +1,242 @@
+"""The L2 model of the dense kernel: its order against the kernel's, its counts against emulation and publication."""
+
+import numpy as np
+import pytest
+import torch
+import triton
+import triton.language as tl
+from workbench.kernels.dense import Config, Member, decode_item, locate_block
+
+from workbench import EmulatorOptions
+from workbench.attention import run_dense
+from workbench.device import load_device
+from workbench.dispatch import select_dense_spec
+from workbench.errors import ModelError
+from workbench.inputs import make_dense_inputs
+from workbench.model import CacheGeometry, L2Assumptions, l2_geometry, model_l2, replay_trace
+from workbench.model.dense_order import decode_items, key_ranges, schedule
+from workbench.problem import DenseAttentionProblem
+from workbench.published import load_published
+from workbench.scenarios import find
+from workbench.spec import DenseSpec
+
+MI355X = load_device("mi355x")
+ALL_SETS = 10**6
+ORDERS = ("qb_major", "hkv_major")
+SMALL = DenseAttentionProblem(
+    batch=1, num_query_heads=4, num_kv_heads=2, seqlen_q=160, seqlen_kv=160, head_size=64, dtype="bf16"
+)
+
+
+@triton.jit
+def decode_kernel(p_out, num_q_blocks, num_heads, batch, GROUP: tl.constexpr, ORDER: tl.constexpr):
+    i_item = tl.program_id(0)
+    i_qblock, i_head, i_batch = decode_item(i_item, num_q_blocks, num_heads, batch, GROUP, ORDER)
+    tl.store(p_out + 3 * i_item, i_qblock)
+    tl.store(p_out + 3 * i_item + 1, i_head)
+    tl.store(p_out + 3 * i_item + 2, i_batch)
+
+
+@triton.jit
+def range_kernel(
+    p_out, seqlen_q, seqlen_kv, BLOCK_M: tl.constexpr, CAUSAL: tl.constexpr, TOP_LEFT: tl.constexpr,
+    WINDOW: tl.constexpr,
+):  # fmt: skip
+    cfg: tl.constexpr = Config(BLOCK_M, 16, 1, 64, 64, CAUSAL, TOP_LEFT, WINDOW, False, True, False)
+    i_qblock = tl.program_id(0)
+    block = locate_block(Member(0, 0, seqlen_q, seqlen_kv), i_qblock, cfg)
+    tl.store(p_out + 2 * i_qblock, block.key_lo)
+    tl.store(p_out + 2 * i_qblock + 1, block.key_hi)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("blocks", "heads", "batch", "group"), [(5, 6, 2, 3), (4, 8, 1, 8), (1, 2, 3, 1)])
+def test_work_items_are_the_kernels(order, blocks, heads, batch, group, device):
+    count = blocks * heads * batch
+    out = torch.empty(count, 3, dtype=torch.int32, device=device)
+    decode_kernel[(count,)](out, blocks, heads, batch, GROUP=group, ORDER=order)
+    items = decode_items(order, blocks, heads, batch, group)
+    assert np.stack([items.qblock, items.head, items.batch], axis=1).tolist() == out.tolist()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"causal": False, "seqlen_kv": 90},
+        {"seqlen_q": 70, "seqlen_kv": 101},
+        {"seqlen_q": 101, "seqlen_kv": 70},
+        {"seqlen_q": 101, "seqlen_kv": 70, "alignment": "top_left"},
+        {"sliding_window": 20},
+        {"seqlen_q": 101, "seqlen_kv": 40, "sliding_window": 7, "alignment": "top_left"},
+    ],
+)
+def test_keys_of_a_query_block_are_the_kernels(changes, device):
+    problem = SMALL.with_changes(**changes)
+    low, high = key_ranges(problem, 32)
+    out = torch.empty(len(low), 2, dtype=torch.int32, device=device)
+    range_kernel[(len(low),)](
+        out, problem.seqlen_q, problem.seqlen_kv, BLOCK_M=32, CAUSAL=problem.causal,
+        TOP_LEFT=problem.alignment == "top_left", WINDOW=problem.sliding_window or 0,
+    )  # fmt: skip
+    for mine, kernels in zip(zip(low.tolist(), high.tolist(), strict=True), out.tolist(), strict=True):
+        assert mine == tuple(kernels) or (mine[0] == mine[1] and kernels[0] >= kernels[1])
+
+
+def small_spec(order, **changes):
+    grid = {"grid": "default"} if order == "grid" else {"num_persistent": 4, "persist_decode": order}
+    return DenseSpec(block_m=32, block_n=32, num_warps=2, **grid, **changes)
+
+
+@pytest.fixture(scope="module")
+def traces():
+    inputs = make_dense_inputs(SMALL, seed=0)
+    return {
+        order: run_dense(
+            SMALL, inputs, spec=small_spec(order), backend="emulator", emulator=EmulatorOptions(trace=True)
+        ).emulation[0].trace
+        for order in (*ORDERS, "grid")
+    }  # fmt: skip
+
+
+def both(traces, order, xcds, ways, sets):
+    """(emulated requests in the modelled cache, the model)."""
+    geometry = CacheGeometry(xcds=xcds, bytes_per_xcd=ways * sets * 128, ways=ways, line_bytes=128)
+    assumed = L2Assumptions(sampled_sets=ALL_SETS, workgroups_per_cu=4)
+    return (
+        replay_trace(traces[order], 2, geometry),
+        model_l2(SMALL, small_spec(order), MI355X, order, geometry=geometry, assumptions=assumed),
+    )
+
+
+@pytest.mark.parametrize("order", [*ORDERS, "grid"])
+@pytest.mark.parametrize("xcds", [1, 2, 4])
+def test_requests_and_compulsory_misses_are_those_of_the_machine_code(traces, order, xcds):
+    emulated, modelled = both(traces, order, xcds, ways=100_000, sets=1)
+    assert emulated.requests.tolist() == modelled.requests.sum(axis=0).tolist()
+    assert emulated.misses.tolist() == modelled.misses.sum(axis=0).tolist()
+    assert modelled.hit_rate == pytest.approx(emulated.hit_rate)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("lines", [64, 128, 256])
+def test_one_workgroup_per_cache_misses_exactly_as_the_machine_code_does(traces, order, lines):
+    """Four programs on four XCDs: only the order of the items and of their tiles is left to decide."""
+    emulated, modelled = both(traces, order, 4, ways=lines, sets=1)
+    assert emulated.misses.tolist() == modelled.misses.sum(axis=0).tolist()
+    assert modelled.total_misses > both(traces, order, 4, ways=100_000, sets=1)[1].total_misses
+
+
+def test_with_sets_the_hit_rates_agree_within_one_point(traces):
+    """The tensors lie elsewhere in the emulator's memory, so that other lines share a set."""
+    for order in ORDERS:
+        emulated, modelled = both(traces, order, 4, ways=8, sets=16)
+        assert modelled.hit_rate == pytest.approx(emulated.hit_rate, abs=0.01)
+
+
+def test_requests_per_line_are_those_of_the_shipped_kernel():
+    """Two programs of the headline's geometry: Q, K and V come once a line, O leaves in four stores."""
+    problem = find("dense_headline").problem.with_changes(
+        num_query_heads=2, num_kv_heads=1, seqlen_q=256, seqlen_kv=256
+    )
+    spec = select_dense_spec(problem, MI355X).spec.with_changes(num_persistent=2, persist_decode="qb_major")
+    result = run_dense(
+        problem, make_dense_inputs(problem), spec=spec, backend="emulator", emulator=EmulatorOptions(trace=True)
+    )
+    trace = result.emulation[0].trace
+    workgroup = trace.wave // spec.num_warps
+    for write, expected in ((False, 1), (True, L2Assumptions().o_requests)):
+        pairs = np.stack([workgroup, trace.line.astype(np.int64)], axis=1)[trace.write == write]
+        _, counts = np.unique(pairs, axis=0, return_counts=True)
+        assert set(counts.tolist()) == {expected}
+
+
+@pytest.fixture(scope="module")
+def headline():
+    scenario = find("dense_headline")
+    spec = select_dense_spec(scenario.problem, MI355X).spec
+    return {order: model_l2(scenario.problem, spec, MI355X, order) for order in ORDERS}
+
+
+def test_the_published_hit_rates_come_out(headline):
+    """MI355X, S 8192, 128/8 heads, 256 programs: within six points, and the ratio of misses within a third."""
+    published = {
+        order: float(row.value)
+        for order in ORDERS
+        for row in load_published("persist_decode")
+        if row.metric == "L2 hit rate" and row.config.startswith(order)
+    }
+    assert published == {"qb_major": 57.0, "hkv_major": 93.0}
+    for order, result in headline.items():
+        assert 100 * result.hit_rate == pytest.approx(published[order], abs=6.0)
+    (ratio,) = (float(row.value) for row in load_published("persist_decode") if row.metric == "misses")
+    modelled = headline["qb_major"].total_misses / headline["hkv_major"].total_misses
+    assert modelled == pytest.approx(ratio, rel=1 / 3)
+
+
+def test_a_sample_of_the_sets_speaks_for_all(headline):
+    problem = find("dense_headline").problem.with_changes(num_query_heads=32, num_kv_heads=2)
+    spec = select_dense_spec(problem, MI355X).spec
+    geometry = l2_geometry(MI355X, bytes_per_xcd=256 * 16 * 128)
+    sampled, whole = (
+        model_l2(problem, spec, MI355X, "hkv_major", geometry=geometry, assumptions=L2Assumptions(sampled_sets=count))
+        for count in (32, 256)
+    )
+    assert whole.hit_rate_error == 0.0 < sampled.hit_rate_error
+    assert sampled.hit_rate == pytest.approx(whole.hit_rate, abs=5 * sampled.hit_rate_error)
+    query_lines, key_lines = 32 * 8192 * 2, 32 * sum(range(1, 33)) * 256 * 2
+    assert whole.requests.sum(axis=1).tolist() == [query_lines, key_lines, key_lines, 4 * query_lines]
+    assert headline["qb_major"].hit_rate_error < 0.01
+
+
+def test_results_by_xcd_and_operand(headline):
+    result = headline["hkv_major"]
+    assert result.requests.shape == result.misses.shape == (4, 8)
+    assert (np.abs(result.hit_rate_by_xcd - result.hit_rate) < 0.02).all()
+    assert result.hit_rate_of("q") == 0.0  # a query block is read once
+    assert result.hit_rate_of("o") == 0.75
+    assert result.hit_rate_of("k", "v") > result.hit_rate
+    assert result.bytes_beyond_l2 == result.total_misses * 128
+
+
+def test_programs_wait_for_a_slot_and_phases_for_the_slowest():
+    tiles = np.array([1, 2, 3, 4, 5, 6])
+    plan = schedule(tiles, "grid", 0, 2, 1, L2Assumptions())
+    assert plan.xcd.tolist() == [0, 1, 0, 1, 0, 1]
+    assert plan.start.tolist() == [0, 0, 1, 2, 4, 6]
+    free = schedule(tiles, "qb_major", 2, 1, 2, L2Assumptions())
+    assert free.program.tolist() == [0, 1, 0, 1, 0, 1]
+    assert free.start.tolist() == [0, 0, 1, 2, 4, 6]
+    phases = schedule(tiles, "qb_major", 2, 1, 2, L2Assumptions(pace="phase"))
+    assert phases.start.tolist() == [0, 0, 2, 2, 6, 6]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: L2Assumptions(pace="bound"), "pace must be 'free' or 'phase', got 'bound'"),
+        (lambda: L2Assumptions(drift=1.5), "drift must be"),
+        (lambda: L2Assumptions(kv_requests=0), "kv_requests must be an integer >= 1, got 0"),
+        (
+            lambda: model_l2(SMALL, small_spec("grid"), MI355X, "gqa_pair"),
+            "order must be one of grid, qb_major, hkv_maj",
+        ),
+        (
+            lambda: model_l2(SMALL, small_spec("grid"), MI355X, "qb_major", num_persistent=0),
+            "num_persistent must be >= 1",
+        ),
+        (
+            lambda: model_l2(SMALL.with_changes(seqlen_q=0), small_spec("grid"), MI355X, "grid"),
+            "asks nothing of the L2",
+        ),
+    ],
+)
+def test_what_cannot_be_modelled_says_so(call, message):
+    with pytest.raises(ModelError, match=message):
+        call()
+
+
+def test_a_trace_needs_its_own_line_size(traces):
+    wide = CacheGeometry(xcds=1, bytes_per_xcd=1 << 20, ways=16, line_bytes=256)
+    with pytest.raises(ModelError, match="lines of 128 bytes, the cache has 256"):
+        replay_trace(traces["grid"], 2, wide)

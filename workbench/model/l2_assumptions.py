@@ -1,0 +1,78 @@
+"""What the L2 model takes for granted, each as a named value that a study can change."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from workbench.errors import ModelError
+
+Pace = Literal["free", "phase"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class L2Assumptions:
+    """The free values of the model. `sentences` states them all."""
+
+    pace: Pace = "free"
+    """free: a workgroup goes on to its next item at once, as the kernel does. phase: all wait for the slowest one at
+    every stride of the persistent grid, which the kernel does not do: the most that being in step could bring."""
+    drift: float = 0.0
+    """Spread of the workgroups' speeds: each needs 1 +- drift steps for a tile, drawn once, uniformly."""
+    q_requests: int = 1
+    """L2 requests for each line of Q from one workgroup; 0 leaves Q out."""
+    kv_requests: int = 1
+    """Likewise for each line of a K or V tile, at least 1."""
+    o_requests: int = 4
+    """Likewise for each line of O. The default is the machine code's: each store instruction of a wave covers 32 bytes
+    of a line, so that four of them write it, the last three into a line that is there by then."""
+    workgroups_per_cu: int = 1
+    """How many workgroups a compute unit holds at a time."""
+    sampled_sets: int = 32
+    """Sets of each XCD's cache that are simulated."""
+    seed: int = 0
+    """Of the sampled sets and of the drift."""
+
+    def __post_init__(self) -> None:
+        _require(self.pace in ("free", "phase"), f"pace must be 'free' or 'phase', got {self.pace!r}")
+        _require(
+            math.isfinite(self.drift) and 0.0 <= self.drift < 1.0,
+            f"drift must be in 0 <= drift < 1, got {self.drift!r}",
+        )
+        for name, least in (
+            ("q_requests", 0),
+            ("kv_requests", 1),
+            ("o_requests", 0),
+            ("workgroups_per_cu", 1),
+            ("sampled_sets", 1),
+            ("seed", 0),
+        ):
+            value = getattr(self, name)
+            _require(isinstance(value, int) and value >= least, f"{name} must be an integer >= {least}, got {value!r}")
+
+    def sentences(self) -> tuple[str, ...]:
+        """The assumptions in words."""
+        paces = {
+            "free": "a workgroup goes on to its next work item at once",
+            "phase": "all workgroups wait for the slowest at every stride of the persistent grid",
+        }
+        speed = "at the same speed" if self.drift == 0.0 else f"at speeds within +-{self.drift:.1%}"
+        return (
+            "Workgroup i runs on XCD i mod the number of XCDs; each compute unit holds "
+            f"{self.workgroups_per_cu} at a time.",
+            f"Workgroups advance tile by tile {speed} (drift {self.drift:g}), and {paces[self.pace]} "
+            f"(pace {self.pace}). Within a step they take turns in the order of their numbers.",
+            "Each L2 replaces the least recently used line of a set, allocates on reads and writes, and starts empty. "
+            "A request for a line that is still on its way is a hit.",
+            f"Requests per line and workgroup: Q {self.q_requests}, K and V {self.kv_requests}, O {self.o_requests}. "
+            "Only the first of several can miss. Sinks, lengths and instruction fetches are left out.",
+            f"{self.sampled_sets} sets of each cache are simulated line by line and scaled up.",
+            "Bytes beyond the L2 may still be served by the last-level cache: HBM traffic lies between the compulsory "
+            "bytes and these.",
+        )
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ModelError(message)
