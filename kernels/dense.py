@@ -78,12 +78,29 @@ class Block(NamedTuple):
 
 @triton.jit
 def decode_item(i_item, num_q_blocks, num_heads, batch, GROUP: tl.constexpr, ORDER: tl.constexpr):
-    """(query block, query head, batch member) of a work item; each triple has one item (specification §8.2)."""
+    """(query block, query head, batch member) of a work item; each triple has one item (specification §8.2).
+
+    The paired orders are for exactly as many programs as they name: neighbouring programs share one KV head, and each
+    meets a low and the matching high query block, whose causal costs add up to the same.
+    """
     i_batch = i_item % batch
     if ORDER == "qb_major":
         # i_item = (i_qblock * num_heads + i_head) * batch + i_batch
         i_head = i_item // batch % num_heads
         i_qblock = i_item // (batch * num_heads)
+    elif ORDER == "gqa_pair" or ORDER == "gqa_pair_2phase":
+        # Programs that share a KV head and a pair of query blocks, and the query heads that each of them serves.
+        SHARERS: tl.constexpr = 2 if ORDER == "gqa_pair" else GROUP
+        SERVED: tl.constexpr = GROUP // SHARERS
+        num_kv_heads = num_heads // GROUP
+        num_programs = num_q_blocks // 2 * SHARERS * num_kv_heads * batch
+        i_program = i_item % num_programs
+        i_step = i_item // num_programs
+        i_batch = i_program // SHARERS % batch
+        i_head_kv = i_program // (SHARERS * batch) % num_kv_heads
+        i_pair = i_program // (SHARERS * batch * num_kv_heads)
+        i_head = i_head_kv * GROUP + i_program % SHARERS * SERVED + i_step % SERVED
+        i_qblock = tl.where(i_step < SERVED, i_pair, num_q_blocks - 1 - i_pair)
     else:
         # i_item = ((i_head_kv * num_q_blocks + i_slot) * GROUP + i_member) * batch + i_batch
         i_head = i_item // (batch * GROUP * num_q_blocks) * GROUP + i_item // batch % GROUP

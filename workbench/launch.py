@@ -12,27 +12,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import BackendUnavailable
-from workbench.spec import KernelSpec
+from workbench.spec import KernelSpec, TritonSpec
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 MAX_GRID_YZ = 65_535
 """Programs along the second and the third axis of a grid, on CUDA and ROCm."""
-
-# KernelSpec fields that are compiler options under another name; AMD only.
-AMD_OPTIONS = {
-    "waves_per_eu": "waves_per_eu",
-    "matrix_instr_nonkdim": "matrix_instr_nonkdim",
-    "schedule_hint": "schedule_hint",
-    "flush_denormals": "allow_flush_denorm",
-}
-# KernelSpec fields that are process-wide Triton knobs; AMD only.
-AMD_KNOBS = {
-    "async_copy": "use_async_copy",
-    "block_pingpong": "use_block_pingpong",
-    "buffer_ops": "use_buffer_ops",
-}
 
 
 @dataclass(frozen=True)
@@ -47,28 +33,15 @@ class KernelLaunch:
     """Run-time arguments in the kernel's order: tensors, numbers, or None for an absent tensor."""
     constexprs: dict[str, Any]
     """Compile-time constants: numbers, booleans and strings."""
-    spec: KernelSpec = field(default_factory=KernelSpec)
+    spec: KernelSpec = field(default_factory=TritonSpec)
     num_warps: int | None = None
     """Overrides the spec's, for the reduction."""
 
 
 def options(launch: KernelLaunch, vendor: str) -> dict[str, Any]:
     """Compiler options for `vendor` ('amd' or 'nvidia')."""
-    spec = launch.spec
-    chosen: dict[str, Any] = {
-        "num_warps": launch.num_warps or spec.num_warps,
-        "num_stages": spec.num_stages,
-        "enable_fp_fusion": True,
-    }
-    if vendor == "amd":
-        chosen.update({option: getattr(spec, name) for name, option in AMD_OPTIONS.items()})
-    return chosen
-
-
-def knobs(launch: KernelLaunch) -> dict[str, bool]:
-    """Triton AMD knobs that the spec sets, by knob name."""
-    values = {knob: getattr(launch.spec, name) for name, knob in AMD_KNOBS.items()}
-    return {knob: value for knob, value in values.items() if value is not None}
+    chosen = launch.spec.compiler_options(vendor) | {"enable_fp_fusion": True}
+    return chosen | ({"num_warps": launch.num_warps} if launch.num_warps else {})
 
 
 def kernel_module(name: str, *, interpreted: bool) -> ModuleType:
@@ -110,7 +83,7 @@ def run_on_gpu(launches: Sequence[KernelLaunch], vendor: str) -> None:
     import triton
 
     for launch in launches:
-        settings = knobs(launch) if vendor == "amd" else {}
+        settings = launch.spec.compiler_knobs() if vendor == "amd" else {}
         function = _compiled_function(launch.module, launch.kernel, tuple(sorted(settings.items())))
         with triton.knobs.amd.scope():
             for name, value in settings.items():

@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from workbench.errors import SpecError
 from workbench.launch import KernelLaunch
-from workbench.spec import DenseSpec, head_pad
+from workbench.spec import DenseGeometry, DenseSpec, head_pad
+from workbench.spec_gfx950 import Gfx950DenseSpec
 
 if TYPE_CHECKING:
     import torch
 
     from workbench.problem import CausalAlignment
 
-WorkOrder = Literal["grid", "qb_major", "hkv_major"]
+WorkOrder = Literal["grid", "qb_major", "hkv_major", "gqa_pair", "gqa_pair_2phase"]
 """How work items find their programs: the default grid, or an order in which the persistent grid strides over them."""
 
 
@@ -93,7 +95,30 @@ def _constants(call: DenseCall, spec: DenseSpec, order: WorkOrder) -> dict[str, 
     }
 
 
-def plan_dense(call: DenseCall, spec: DenseSpec, num_persistent: int, order: WorkOrder) -> list[KernelLaunch]:
+def _gfx950_constants(call: DenseCall, spec: Gfx950DenseSpec, order: WorkOrder) -> dict[str, Any]:
+    return {
+        "BLOCK_M": spec.block_m,
+        "BLOCK_N": spec.block_n,
+        "GROUP": call.num_query_heads // call.num_kv_heads,
+        "HEAD_SIZE": call.head_size,
+        "CAUSAL": call.causal,
+        "TOP_LEFT": call.alignment == "top_left",
+        "RAGGED": spec.is_ragged(call.max_seqlen_q, call.k.shape[1]),
+        "MASK_SPLIT": spec.mask_split,
+        "LAZY": spec.lazy_rescale,
+        "K_PAD": spec.lds_k_pad,
+        "V_PAD": spec.lds_v_pad,
+        "WIDE": spec.wide_lds_dma,
+        "NUM_BUFFERS": spec.num_buffers,
+        "PREFETCH": spec.prefetch,
+        "PARTS": 2 if spec.cluster else 1,
+        "SETPRIO": spec.setprio,
+        "P_WIDTH": 4 if spec.transposed_pv else 8,
+        "ORDER": order,
+    }
+
+
+def plan_dense(call: DenseCall, spec: DenseGeometry, num_persistent: int, order: WorkOrder) -> list[KernelLaunch]:
     """One launch: grid (query blocks, query heads, batch), or at most num_persistent programs in a row.
 
     num_persistent is without effect when order is "grid"; a program without a work item is not launched.
@@ -104,18 +129,18 @@ def plan_dense(call: DenseCall, spec: DenseSpec, num_persistent: int, order: Wor
     else:
         grid = (min(num_persistent, num_work_items(call, spec.block_m)), 1, 1)
     args: dict[str, Any] = {"p_out": call.out, "p_q": call.q, "p_k": call.k, "p_v": call.v, "p_sinks": call.sinks}
-    args |= {"p_cu_seqlens_q": call.cu_seqlens_q, "p_cu_seqlens_k": call.cu_seqlens_k}
-    args |= {"softmax_scale": call.softmax_scale}
-    args |= {"seqlen_q": call.max_seqlen_q, "seqlen_kv": 0 if call.packed else call.k.shape[1]}
-    args |= {"num_q_blocks": blocks, "num_heads": call.num_query_heads, "batch": call.batch}
-    args |= _strides("out", call.out) | _strides("q", call.q) | _strides("k", call.k) | _strides("v", call.v)
+    lengths = {"seqlen_q": call.max_seqlen_q, "seqlen_kv": 0 if call.packed else call.k.shape[1]}
+    counts = {"num_q_blocks": blocks, "num_heads": call.num_query_heads, "batch": call.batch}
+    strides = _strides("out", call.out) | _strides("q", call.q) | _strides("k", call.k) | _strides("v", call.v)
+    if isinstance(spec, Gfx950DenseSpec):
+        args |= {"softmax_scale": call.softmax_scale} | lengths | counts | strides
+        constants, module = _gfx950_constants(call, spec, order), "gfx950.dense"
+    elif isinstance(spec, DenseSpec):
+        args |= {"p_cu_seqlens_q": call.cu_seqlens_q, "p_cu_seqlens_k": call.cu_seqlens_k}
+        args |= {"softmax_scale": call.softmax_scale} | lengths | counts | strides
+        constants, module = _constants(call, spec, order), "dense"
+    else:
+        raise SpecError(f"no dense kernel is built from a {type(spec).__name__}")
     return [
-        KernelLaunch(
-            module="dense",
-            kernel="dense_attention",
-            grid=grid,
-            args=args,
-            constexprs=_constants(call, spec, order),
-            spec=spec,
-        )
+        KernelLaunch(module=module, kernel="dense_attention", grid=grid, args=args, constexprs=constants, spec=spec)
     ]

@@ -6,23 +6,25 @@ A spec is independent of the problem; a unified spec's `check` says whether the 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from workbench.errors import SpecError
 from workbench.problem import UnifiedAttentionProblem
 
-PersistDecode = Literal["qb_major", "hkv_major", "auto"]
+PersistDecode = Literal["qb_major", "hkv_major", "gqa_pair", "gqa_pair_2phase", "auto"]
 Grid = Literal["default", "persistent"]
 SCHEDULE_HINTS = ("none", "attention", "memory-bound-attention")
 MIN_DOT_EXTENT = 16  # tl.dot's smallest extent
 
 
-def _require(condition: bool, message: str) -> None:
+def require(condition: bool, message: str) -> None:
+    """Raise SpecError with `message` unless the condition holds."""
     if not condition:
         raise SpecError(message)
 
 
-def _is_power_of_two(value: int) -> bool:
+def is_power_of_two(value: int) -> bool:
+    """Whether value is 1, 2, 4, ..."""
     return value > 0 and value & (value - 1) == 0
 
 
@@ -38,13 +40,46 @@ def head_pad(head_size: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelSpec:
-    """Compiler options that every kernel has. None leaves an AMD knob at Triton's default for the target."""
+    """What every spec has, whatever its kernel is written in."""
+
+    waves_per_eu: int = 0
+    """AMD: waves per SIMD the register allocator aims at; 0 leaves it to the compiler."""
+
+    def __post_init__(self) -> None:
+        require(0 <= self.waves_per_eu <= 8, f"waves_per_eu must be 0..8, got {self.waves_per_eu}")
+
+    def compiler_options(self, vendor: str) -> dict[str, Any]:
+        """Options of the Triton compiler for `vendor` ('amd' or 'nvidia'), by Triton's names."""
+        raise TypeError(f"{type(self).__name__} belongs to no kernel")
+
+    def compiler_knobs(self) -> dict[str, bool]:
+        """Triton's process-wide AMD knobs that this spec sets, by Triton's names."""
+        return {}
+
+    def with_changes(self, **changes: Any) -> Self:
+        """A copy with some fields changed; an unknown field is an error that lists the known ones."""
+        known = [field.name for field in fields(self)]
+        for name in changes:
+            require(name in known, f"{type(self).__name__} has no field {name!r}; it has {', '.join(known)}")
+        return replace(self, **changes)
+
+    def describe(self) -> str:
+        """The fields that differ from their defaults, as `name=value` pairs."""
+        changed = [
+            f"{field.name}={getattr(self, field.name)}"
+            for field in fields(self)
+            if getattr(self, field.name) != field.default
+        ]
+        return " ".join(changed) or "defaults"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TritonSpec(KernelSpec):
+    """What the kernels in plain Triton share. None leaves an AMD knob at Triton's default for the target."""
 
     num_warps: int = 4
     num_stages: int = 2
     """Software-pipeline depth: copies of each K and V tile in flight."""
-    waves_per_eu: int = 0
-    """AMD: waves per SIMD the register allocator aims at; 0 leaves it to the compiler."""
     matrix_instr_nonkdim: int = 0
     """AMD: 16 or 32 picks the MFMA's M = N extent; 0 leaves it to the compiler."""
     schedule_hint: str = "none"
@@ -59,45 +94,47 @@ class KernelSpec:
     """AMD: range-checked buffer loads with 32-bit offsets instead of flat global loads."""
 
     def __post_init__(self) -> None:
-        _require(_is_power_of_two(self.num_warps), f"num_warps must be a power of two, got {self.num_warps}")
-        _require(self.num_warps <= 16, f"num_warps must be at most 16, got {self.num_warps}")
-        _require(1 <= self.num_stages <= 8, f"num_stages must be 1..8, got {self.num_stages}")
-        _require(0 <= self.waves_per_eu <= 8, f"waves_per_eu must be 0..8, got {self.waves_per_eu}")
-        _require(
+        super().__post_init__()
+        require(is_power_of_two(self.num_warps), f"num_warps must be a power of two, got {self.num_warps}")
+        require(self.num_warps <= 16, f"num_warps must be at most 16, got {self.num_warps}")
+        require(1 <= self.num_stages <= 8, f"num_stages must be 1..8, got {self.num_stages}")
+        require(
             self.matrix_instr_nonkdim in (0, 16, 32),
             f"matrix_instr_nonkdim must be 0, 16 or 32, got {self.matrix_instr_nonkdim}",
         )
-        _require(
+        require(
             self.schedule_hint in SCHEDULE_HINTS,
             f"schedule_hint must be one of {', '.join(SCHEDULE_HINTS)}, got {self.schedule_hint!r}",
         )
 
-    def with_changes(self, **changes: Any) -> Self:
-        """A copy with some fields changed; an unknown field is an error that lists the known ones."""
-        known = [field.name for field in fields(self)]
-        for name in changes:
-            _require(name in known, f"{type(self).__name__} has no field {name!r}; it has {', '.join(known)}")
-        return replace(self, **changes)
+    def compiler_options(self, vendor: str) -> dict[str, Any]:
+        options: dict[str, Any] = {"num_warps": self.num_warps, "num_stages": self.num_stages}
+        if vendor == "amd":
+            options["waves_per_eu"] = self.waves_per_eu
+            options["matrix_instr_nonkdim"] = self.matrix_instr_nonkdim
+            options["schedule_hint"] = self.schedule_hint
+            options["allow_flush_denorm"] = self.flush_denormals
+        return options
 
-    def describe(self) -> str:
-        """The fields that differ from their defaults, as `name=value` pairs."""
-        changed = [
-            f"{field.name}={getattr(self, field.name)}"
-            for field in fields(self)
-            if getattr(self, field.name) != field.default
-        ]
-        return " ".join(changed) or "defaults"
+    def compiler_knobs(self) -> dict[str, bool]:
+        values = {
+            "use_async_copy": self.async_copy,
+            "use_block_pingpong": self.block_pingpong,
+            "use_buffer_ops": self.buffer_ops,
+        }
+        return {knob: value for knob, value in values.items() if value is not None}
 
 
-def _check_tile(name: str, value: int, minimum: int, maximum: int) -> None:
-    _require(
-        _is_power_of_two(value) and minimum <= value <= maximum,
+def check_tile(name: str, value: int, minimum: int, maximum: int) -> None:
+    """Raise SpecError unless the extent is a power of two in minimum..maximum."""
+    require(
+        is_power_of_two(value) and minimum <= value <= maximum,
         f"{name} must be a power of two in {minimum}..{maximum}, got {value}",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnifiedSpec(KernelSpec):
+class UnifiedSpec(TritonSpec):
     """What the 2D and 3D unified kernels share. Lever names follow specification §4."""
 
     block_m: int = 16
@@ -123,26 +160,26 @@ class UnifiedSpec(KernelSpec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_tile("block_m", self.block_m, MIN_DOT_EXTENT, 256)
-        _check_tile("tile_size", self.tile_size, MIN_DOT_EXTENT, 256)
+        check_tile("block_m", self.block_m, MIN_DOT_EXTENT, 256)
+        check_tile("tile_size", self.tile_size, MIN_DOT_EXTENT, 256)
 
     def check(self, problem: UnifiedAttentionProblem) -> None:
         """Raise SpecError unless a kernel of this spec can serve the problem."""
         smallest = max(MIN_DOT_EXTENT, ceil_power_of_two(problem.group_size))
-        _require(
+        require(
             self.block_m >= problem.group_size,
             f"block_m must hold one whole GQA group: {problem.group_size} query heads per KV head, "
             f"got block_m {self.block_m}; use block_m={smallest} or more",
         )
         if problem.sliding_window is not None:
             for name in ("mask_once", "mask_limit"):
-                _require(not getattr(self, name), f"{name} is for full attention only; this problem has a window")
-        _require(
+                require(not getattr(self, name), f"{name} is for full attention only; this problem has a window")
+        require(
             not (self.i64_addressing is False and problem.needs_i64_addressing),
             f"i64_addressing=False would wrap: the key cache has {problem.cache_bytes} bytes, over 2^31; "
             "leave it None or set it True",
         )
-        _require(
+        require(
             not self.fp8_native_qk or problem.q_dtype == problem.kv_dtype == "fp8_e4m3",
             f"fp8_native_qk needs q and the cache in fp8_e4m3, got {problem.q_dtype} and {problem.kv_dtype}",
         )
@@ -166,13 +203,13 @@ class Unified3DSpec(UnifiedSpec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_tile("num_segments", self.num_segments, 1, 256)
-        _require(_is_power_of_two(self.reduce_num_warps), "reduce_num_warps must be a power of two")
+        check_tile("num_segments", self.num_segments, 1, 256)
+        require(is_power_of_two(self.reduce_num_warps), "reduce_num_warps must be a power of two")
 
 
 @dataclass(frozen=True, kw_only=True)
-class DenseSpec(KernelSpec):
-    """The contiguous prefill kernel (specification §8)."""
+class DenseGeometry(KernelSpec):
+    """What every contiguous prefill kernel has (specification §8): its tiles and how its work is handed out."""
 
     block_m: int = 128
     block_n: int = 64
@@ -181,7 +218,6 @@ class DenseSpec(KernelSpec):
     """Programs of the persistent grid; None means one per compute unit."""
     persist_decode: PersistDecode = "auto"
     """Order in which work items are handed out: see workbench.dispatch.resolve_persist_decode."""
-    transposed_qk: bool = False
     mask_split: bool = True
     """Diagonal-only masking: a mask-free loop below the diagonal and a masked tail."""
     lazy_rescale: bool = True
@@ -189,14 +225,21 @@ class DenseSpec(KernelSpec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_tile("block_m", self.block_m, MIN_DOT_EXTENT, 256)
-        _check_tile("block_n", self.block_n, MIN_DOT_EXTENT, 256)
-        _require(self.grid in ("default", "persistent"), f"grid must be 'default' or 'persistent', got {self.grid!r}")
-        _require(
-            self.persist_decode in ("qb_major", "hkv_major", "auto"),
-            f"persist_decode must be 'qb_major', 'hkv_major' or 'auto', got {self.persist_decode!r}",
-        )
-        _require(
+        check_tile("block_m", self.block_m, MIN_DOT_EXTENT, 256)
+        check_tile("block_n", self.block_n, MIN_DOT_EXTENT, 256)
+        for name, value, accepted in (
+            ("grid", self.grid, get_args(Grid)),
+            ("persist_decode", self.persist_decode, get_args(PersistDecode)),
+        ):
+            require(value in accepted, f"{name} must be one of {', '.join(accepted)}, got {value!r}")
+        require(
             self.num_persistent is None or self.num_persistent >= 1,
             f"num_persistent must be >= 1, got {self.num_persistent}",
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DenseSpec(DenseGeometry, TritonSpec):
+    """The contiguous prefill kernel in plain Triton."""
+
+    transposed_qk: bool = False

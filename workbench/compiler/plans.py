@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from workbench.errors import SpecError
 from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
-from workbench.spec import DenseSpec, KernelSpec, Unified2DSpec, Unified3DSpec
+from workbench.spec import DenseGeometry, KernelSpec, Unified2DSpec, Unified3DSpec
+from workbench.spec_gfx950 import Gfx950DenseSpec
 
 if TYPE_CHECKING:
     import torch
@@ -29,7 +30,10 @@ def plan_without_storage(
         spec.check(problem)
         call, i64 = unified_call(problem), spec.uses_i64(problem)
         return plan_2d(call, spec, i64=i64) if isinstance(spec, Unified2DSpec) else plan_3d(call, spec, i64=i64)
-    if isinstance(problem, DenseAttentionProblem) and isinstance(spec, DenseSpec):
+    if isinstance(problem, DenseAttentionProblem) and isinstance(spec, DenseGeometry):
+        if isinstance(spec, Gfx950DenseSpec):
+            spec.check_device(device)
+            spec.check(problem)
         programs = num_persistent_programs(spec, device)
         order = "grid" if spec.grid == "default" else resolve_persist_decode(problem, spec, programs)[0]
         return plan_dense(dense_call(problem), spec, programs, order)

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def source_root(kernel: KernelRef) -> Path:
-    """The package directory whose modules the kernel may use, or the one file that a lone module is."""
+    """The directory of the package whose modules the kernel may use, or the one file that a lone module is.
+
+    The package is the outermost one below the top level: workbench.kernels for workbench.kernels.gfx950.dense.
+    """
     if kernel.path is not None:
         path = Path(kernel.path)
         if not path.is_file():
@@ -26,7 +29,9 @@ def source_root(kernel: KernelRef) -> Path:
     if spec is None or spec.origin is None or not Path(spec.origin).is_file():
         raise CompileError(f"kernel module {kernel.module!r} is not a Python module that can be imported here")
     path = Path(spec.origin).resolve()
-    return path.parent if spec.parent else path
+    if not spec.parent:
+        return path
+    return path.parents[max(0, spec.parent.count(".") - 1)]
 
 
 def source_digest(root: Path) -> str:

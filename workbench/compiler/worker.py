@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
+from triton.experimental.gluon._runtime import GluonASTSource, GluonJITFunction
 
 from workbench.compiler import protocol
 from workbench.compiler.artifact import lay_out_arguments
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from workbench.compiler.request import Argument, KernelRef, KernelRequest, Value
+
+
+OPTIONS_OF_LATER_VERSIONS = ("llvm_fn_attrs",)
+"""Options that steer the code of newer Tritons; an older one that lacks them compiles without."""
 
 
 def main() -> None:
@@ -60,12 +65,14 @@ def compile_request(request: KernelRequest) -> dict[str, Any]:
     backend = make_backend(gpu)
     check_settings(request, backend)
     source = make_source(request, backend)
+    known = vars(backend.parse_options({"enable_fp_fusion": True}))
+    options = {name: value for name, value in request.options if name in known}
     start = time.process_time()
     with triton.knobs.amd.scope():
         for name, value in request.knobs:
             setattr(triton.knobs.amd, name, value)
         # FP fusion is pinned because the versions differ in its default.
-        compiled = triton.compile(source, target=gpu, options={"enable_fp_fusion": True, **dict(request.options)})
+        compiled = triton.compile(source, target=gpu, options={"enable_fp_fusion": True, **options})
     seconds = time.process_time() - start
     metadata = compiled.metadata._asdict() | {"target": asdict(gpu)}
     # Names directories of this installation and says nothing about the code.
@@ -75,7 +82,8 @@ def compile_request(request: KernelRequest) -> dict[str, Any]:
         "name": compiled.metadata.name,
         "target": request.target,
         "triton_version": triton.__version__,
-        **{stage: compiled.asm[stage] for stage in ("ttir", "ttgir", "llir")},
+        # Gluon starts at ttgir.
+        **{stage: compiled.asm.get(stage, "") for stage in ("ttir", "ttgir", "llir")},
         "assembly": compiled.asm[target.assembly],
         "binary": compiled.asm[target.binary],
         # As it will read back from the cache: lists for tuples.
@@ -91,7 +99,7 @@ def check_settings(request: KernelRequest, backend: Any) -> None:
     options = vars(backend.parse_options({"enable_fp_fusion": True}))
     knobs = [name for name in vars(type(triton.knobs.amd)) if name.startswith("use_")]
     for what, given, known in (("option", request.options, options), ("knob", request.knobs, knobs)):
-        if unknown := sorted(name for name, _ in given if name not in known):
+        if unknown := sorted(name for name, _ in given if name not in (*known, *OPTIONS_OF_LATER_VERSIONS)):
             raise ValueError(f"unknown {what} {', '.join(unknown)}; known: {', '.join(sorted(known))}")
 
 
@@ -115,7 +123,8 @@ def make_source(request: KernelRequest, backend: Any) -> ASTSource:
             constants[(index,)] = 1 if arguments[name].is_one else None
         elif hint:
             attributes[(index,)] = backend.parse_attr(hint)
-    return ASTSource(kernel, signature, constants, attributes)
+    kind = GluonASTSource if isinstance(kernel, GluonJITFunction) else ASTSource
+    return kind(kernel, signature, constants, attributes)
 
 
 def specialise(parameter: Any, argument: Argument, uses_buffer_ops: bool) -> tuple[str, str]:

@@ -10,13 +10,13 @@ from workbench.dispatch.geometry import Cohort, Geometry, fit_lds, rows_of_32
 from workbench.dispatch.grid import grid_dense
 from workbench.dispatch.tiles import FP32_ROWS, FP32_TILE
 from workbench.errors import SpecError
-from workbench.spec import MIN_DOT_EXTENT, DenseSpec, ceil_power_of_two, head_pad
+from workbench.spec import MIN_DOT_EXTENT, DenseGeometry, DenseSpec, ceil_power_of_two, head_pad
 
 if TYPE_CHECKING:
     from workbench.device import Device
     from workbench.problem import DenseAttentionProblem
 
-DecodeMode = Literal["qb_major", "hkv_major"]
+DecodeMode = Literal["qb_major", "hkv_major", "gqa_pair", "gqa_pair_2phase"]
 
 INTERPRETER_PROGRAMS = 4
 """Persistent programs without a device: enough to stride, few enough to interpret."""
@@ -64,7 +64,7 @@ def _has_room_for_a_branch(problem: DenseAttentionProblem, device: Device | None
     return device is None or device.vendor != "amd" or head_pad(problem.head_size) <= 64
 
 
-def num_persistent_programs(spec: DenseSpec, device: Device | None) -> int:
+def num_persistent_programs(spec: DenseGeometry, device: Device | None) -> int:
     """Programs of the persistent grid: the spec's number, else one per compute unit."""
     if spec.num_persistent is not None:
         return spec.num_persistent
@@ -72,15 +72,18 @@ def num_persistent_programs(spec: DenseSpec, device: Device | None) -> int:
 
 
 def resolve_persist_decode(
-    problem: DenseAttentionProblem, spec: DenseSpec, num_persistent: int
+    problem: DenseAttentionProblem, spec: DenseGeometry, num_persistent: int
 ) -> tuple[DecodeMode, str]:
     """The order of the work items, and why.
 
     hkv_major keeps one KV head's K and V in L2 and pairs low with high query blocks; that balances the causal triangle
     only if the programs stride over both halves of a KV head: g * NQB * B >= 2 * NP. `auto` takes it where that holds
-    and heads share K and V (g > 1). Raises SpecError where hkv_major is asked for and does not hold.
+    and heads share K and V (g > 1). The paired orders need one number of programs each. Raises SpecError where an
+    order is asked for whose condition does not hold.
     """
     blocks = grid_dense(problem, spec.block_m)[0]
+    if spec.persist_decode in ("gqa_pair", "gqa_pair_2phase"):
+        return _paired_order(problem, spec, blocks, num_persistent)
     items = problem.group_size * blocks * problem.batch
     balanced = items >= 2 * num_persistent
     count = (
@@ -101,6 +104,30 @@ def resolve_persist_decode(
     if not balanced:
         return "qb_major", f"qb_major: {count}, so hkv_major would not be balanced."
     return "hkv_major", f"hkv_major: {count}, so a KV head stays in L2 with the load balanced."
+
+
+def _paired_order(
+    problem: DenseAttentionProblem, spec: DenseGeometry, blocks: int, num_persistent: int
+) -> tuple[DecodeMode, str]:
+    """gqa_pair and gqa_pair_2phase: neighbouring programs share a KV head and a pair of query blocks."""
+    order: DecodeMode = "gqa_pair" if spec.persist_decode == "gqa_pair" else "gqa_pair_2phase"
+    sharers = 2 if order == "gqa_pair" else problem.group_size
+    programs = blocks // 2 * sharers * problem.num_kv_heads * problem.batch
+    if not problem.causal or problem.sliding_window is not None:
+        raise SpecError(f"persist_decode={order!r} balances the causal triangle; this problem is not plainly causal")
+    if blocks % 2 or problem.group_size % sharers or problem.group_size < 2:
+        raise SpecError(
+            f"persist_decode={order!r} pairs query blocks and needs an even number of them and "
+            f"{'an even group' if order == 'gqa_pair' else 'a group of 2 or more'}, "
+            f"got {blocks} blocks and a group of {problem.group_size}"
+        )
+    if programs != num_persistent:
+        raise SpecError(
+            f"persist_decode={order!r} is for num_persistent={programs} here "
+            f"({blocks // 2} pairs x {sharers} x {problem.num_kv_heads} KV heads x batch {problem.batch}), "
+            f"got {num_persistent}"
+        )
+    return order, f"{order}: the spec says so, and {programs} programs cover every pair of query blocks."
 
 
 def _cohort(problem: DenseAttentionProblem, device: Device | None) -> Cohort:
