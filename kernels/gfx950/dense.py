@@ -11,7 +11,7 @@ from triton.experimental.gluon import language as gl
 from ..dense import decode_item
 from ..primitives import LOG2_E, LOWEST
 from .layouts import lds_written, mfma_layout, operand
-from .steps import barrier, by_key, copy_keys, mfma, rebase_state, set_priority
+from .steps import barrier, by_key, copy_keys, rebase_state, set_priority
 
 
 class Operand(NamedTuple):
@@ -154,7 +154,7 @@ def masked_scores(k, b_q, i_tile, i_part, block, cfg, MASKED: gl.constexpr):
     """S^T [BLOCK_N / PARTS, BLOCK_M] of a part of the tile; keys that a row does not see are -inf."""
     COUNT: gl.constexpr = cfg.BLOCK_N // cfg.PARTS
     b_k = read_keys(k, i_tile, i_part, cfg)
-    b_s = mfma(b_k, b_q, gl.zeros([COUNT, cfg.BLOCK_M], gl.float32, cfg.MFMA))
+    b_s = gl.amd.cdna4.mfma(b_k, b_q, gl.zeros([COUNT, cfg.BLOCK_M], gl.float32, cfg.MFMA))
     if MASKED:
         o_key = i_tile * cfg.BLOCK_N + i_part * COUNT + gl.arange(0, COUNT, gl.SliceLayout(1, cfg.MFMA))
         b_s = gl.where(o_key[:, None] <= block.o_last[None, :], b_s, float("-inf"))
@@ -187,10 +187,10 @@ def attend_tile(b_acc, b_m, b_l, i_tile, last_tile, b_q, k, v, scale_log2, seqle
     b_v = read_values(v, i_tile, 0, cfg)
     if cfg.SETPRIO:
         b_p = set_priority(b_p, 1, COUNT // 4, COUNT // 2)
-    b_acc = mfma(b_v, b_p, b_acc)
+    b_acc = gl.amd.cdna4.mfma(b_v, b_p, b_acc)
     if cfg.PARTS == 2:
         b_p, b_l = probabilities(b_s_rest, b_m, b_l, scale_log2, dtype, cfg)
-        b_acc = mfma(read_values(v, i_tile, 1, cfg), b_p, b_acc)
+        b_acc = gl.amd.cdna4.mfma(read_values(v, i_tile, 1, cfg), b_p, b_acc)
     if cfg.SETPRIO:
         b_l = set_priority(b_l, 0, 1, 1)
     return b_acc, b_m, b_l

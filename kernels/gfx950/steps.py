@@ -1,7 +1,5 @@
 """Steps that the Gluon kernels share: copies to LDS, waits, priorities, the lazy rescale."""
 
-import inspect
-
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
@@ -10,7 +8,6 @@ from .layouts import copied_keys, copy_layout, lds_read
 
 # Triton 3.6 has these two under other names.
 barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier
-HAS_REGISTER_CLASS = gl.constexpr("cd_regclass" in inspect.signature(gl.amd.cdna4.mfma).parameters)
 HAS_REINTERPRET = gl.constexpr(hasattr(gl.shared_memory_descriptor, "reinterpret"))
 
 
@@ -29,18 +26,6 @@ def copy_keys(lds, p_first, stride_token, num_keys, COUNT: gl.constexpr, PAD: gl
         gl.amd.cdna4.async_copy.buffer_load_to_shared(lds, p_first, offsets, mask=(o_n < num_keys)[:, None])
     else:
         gl.amd.cdna4.async_copy.buffer_load_to_shared(lds, p_first, offsets)
-
-
-@gluon.jit
-def mfma(b_a, b_b, b_acc):
-    """b_acc + b_a b_b, its accumulator in VGPRs: the softmax works on it, and AGPRs would have to be moved first.
-
-    Triton 3.6 puts them there by itself.
-    """
-    if HAS_REGISTER_CLASS:
-        return gl.amd.cdna4.mfma(b_a, b_b, b_acc, cd_regclass="v")
-    else:
-        return gl.amd.cdna4.mfma(b_a, b_b, b_acc)
 
 
 @gluon.jit
