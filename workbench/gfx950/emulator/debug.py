@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,30 @@ from workbench.gfx950.emulator.images import kernel_image
 from workbench.gfx950.emulator.launch import prepare
 from workbench.gfx950.emulator.machine import Machine
 from workbench.gfx950.emulator.operands import parse_operand
+from workbench.gfx950.emulator.program import Instruction
 from workbench.gfx950.emulator.schedule import advance, merge
 from workbench.gfx950.emulator.state import Array, Group
+from workbench.gfx950.emulator.undefined import register_names
 
 _DTYPES = {"u32": np.uint32, "i32": np.int32, "f32": np.float32, "f16": np.float16, "bf16": np.uint16}
 _MARGIN = 3
+
+
+def accumulator_matrix(registers: Array, extent: int) -> Array:
+    """The [extent, extent] matrix that an MFMA's accumulator registers [registers, 64 lanes] hold."""
+    blocks = registers.reshape(-1, 4, 64 // extent, extent)
+    return blocks.transpose(0, 2, 1, 3).reshape(extent, extent)
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """A memory operation whose result a wave cannot see yet."""
+
+    counter: str
+    """The wait that makes it visible: vmcnt or lgkmcnt."""
+    instruction: Instruction
+    destination: str
+    """Registers, `LDS`, or '' for a store."""
 
 
 class Debugger:
@@ -64,6 +84,21 @@ class Debugger:
     def findings(self) -> tuple[Finding, ...]:
         """Hazards met so far."""
         return self.machine.findings.sorted()
+
+    def in_flight(self, wave: int = 0) -> tuple[InFlight, ...]:
+        """What a wave has issued and not waited for, vector memory first, each queue oldest first."""
+        groups = [*self.machine.ready, *self.machine.parked]
+        group = next((group for group in groups if wave in group.slots), None)
+        queues = (("vmcnt", group.vm), ("lgkmcnt", group.lgkm)) if group else ()
+        return tuple(
+            InFlight(
+                counter,
+                self.program.instructions[entry.pc],
+                "LDS" if entry.lds is not None else register_names(entry.bits),
+            )
+            for counter, queue in queues
+            for entry in queue
+        )
 
     def _next(self) -> Group:
         merge(self.machine)
@@ -125,11 +160,9 @@ class Debugger:
     def accumulator_tile(self, name: str, extent: int = 32, wave: int = 0) -> Array:
         """Accumulator registers of one MFMA as the matrix they hold, [extent, extent] float32."""
         registers = self.register(name, "f32", wave)
-        groups = 64 // extent
         if registers.shape[0] != extent * extent // 64:
             raise EmulationError(f"a {extent} x {extent} accumulator is {extent * extent // 64} registers, got {name}")
-        blocks = registers.reshape(-1, 4, groups, extent)
-        return blocks.transpose(0, 2, 1, 3).reshape(extent, extent)
+        return accumulator_matrix(registers, extent)
 
     def lds(self, offset: int, count: int, dtype: str = "u32", workgroup: int = 0) -> Array:
         """`count` 32-bit words of LDS from a byte offset; f16 and bf16 as for `register`."""
