@@ -31,9 +31,10 @@ def assemble(parts: Sequence[tuple[str, Part]], skipped: Sequence[str] = ()) -> 
         raise ProfileError(f"the folder holds profiles of several tools, which are not one profile: {named}; give one")
     agents = {label: agent for _, part in parts for label, agent in part.agents.items()}
     table = pd.concat([_frame(source, part, agents) for source, part in counted], ignore_index=True)
-    _label_passes(table)
+    table = _label_passes(table)
     problems = [problem for _, part in parts for problem in part.problems]
-    problems += _number_launches(table)
+    table, unmatched = _number_launches(table)
+    problems += unmatched
     if table["counter"].isna().all():
         problems.append("no counters were collected, only launches and their times: no figure of the hardware follows")
     if skipped:
@@ -63,7 +64,7 @@ def _frame(source: str, part: Part, agents: Mapping[str, Agent]) -> pd.DataFrame
     return frame.assign(source=source)
 
 
-def _label_passes(table: pd.DataFrame) -> None:
+def _label_passes(table: pd.DataFrame) -> pd.DataFrame:
     """Give every row its pass, and number the processes in each.
 
     Files in one folder that count the same are processes of one pass; process ids differ from pass to pass.
@@ -74,13 +75,14 @@ def _label_passes(table: pd.DataFrame) -> None:
         key = (PurePath(str(source)).parent, frozenset(rows["counter"].unique()))
         by_source[str(source)] = labels.setdefault(key, str(source))
     label = table["source"].map(by_source)
-    table["pass"] = label.where(table["run"] == "", label + " #" + table["run"])
+    name = label.where(table["run"] == "", label + " #" + table["run"])
     process = table["source"] + "\0" + table["process"]
-    table["process"] = process.groupby(label, sort=False).transform(lambda own: own.factorize()[0])
+    number = process.groupby(label, sort=False).transform(lambda own: own.factorize()[0])
+    return table.assign(**{"pass": name, "process": number})
 
 
-def _number_launches(table: pd.DataFrame) -> list[str]:
-    """Add the column `launch`, equal for one launch in all passes; return what does not match up.
+def _number_launches(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """With the column `launch`, equal for one launch in all passes; and what does not match up.
 
     Dispatches of a kernel are matched by number where one pass has all the numbers that the others have, else by order.
     """
@@ -101,10 +103,7 @@ def _number_launches(table: pd.DataFrame) -> list[str]:
     numbered = pd.DataFrame(found, columns=[*columns, "first"])
     numbered["launch"] = numbered.groupby(["process", "first", "agent"]).ngroup()
     launch = numbered.set_index(columns)["launch"].reindex(pd.MultiIndex.from_frame(table[columns])).to_numpy()
-    table["launch"] = launch
-    table.dropna(subset="launch", inplace=True)
-    table["launch"] = table["launch"].astype(int)
-    return problems
+    return table.assign(launch=launch).dropna(subset="launch").astype({"launch": int}), problems
 
 
 def _unequal(kernel: str, counts: Mapping[str, int]) -> list[str]:

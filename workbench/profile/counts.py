@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -78,8 +78,9 @@ def count_kernels(table: pd.DataFrame, known: Definitions) -> dict[str, Counts]:
     frame = frame[first | base.isin(known.counters)]
     for kernel, rows in frame.groupby("kernel", sort=False):
         counts = Counts(frozenset(int(launch) for launch in launches[kernel]), {})
+        counted = set(rows.dropna(subset=["counter", "value"])["counter"])
         for (source, name), own in rows.groupby(["source", "pass"], sort=False):
-            columns = _columns(own, counts, str(name))
+            columns = _columns(own, counted, counts, str(name))
             _drop_uncounted(columns, known.never_zero, counts, str(name))
             counts.places[str(source), str(name)] = columns
         result[str(kernel)] = counts
@@ -96,7 +97,7 @@ def _aliases(present: Iterable[str | None], known: Definitions) -> dict[str, str
     return chosen
 
 
-def _columns(rows: pd.DataFrame, counts: Counts, name: str) -> dict[str, dict[int, float]]:
+def _columns(rows: pd.DataFrame, counted: Set[str], counts: Counts, name: str) -> dict[str, dict[int, float]]:
     columns: dict[str, dict[int, float]] = defaultdict(dict)
     instances: dict[str, set[int]] = defaultdict(set)
     collected = rows.dropna(subset=["counter", "value"])
@@ -108,7 +109,7 @@ def _columns(rows: pd.DataFrame, counts: Counts, name: str) -> dict[str, dict[in
         columns[key][launch] = columns[key].get(launch, 0.0) + value
     for counter, seen in instances.items():
         missing = sorted(set(range(max(seen) + 1)) - seen)
-        if missing:
+        if missing and not {counter, f"{counter}_sum"} & counted:
             counts.notes.append(f"pass {name}: {counter} misses the instances {_ranges(missing)}; sums are too low")
     times = rows.dropna(subset=["duration_ns"]).drop_duplicates("launch")
     columns[DURATION] = dict(zip(times["launch"], times["duration_ns"], strict=True))

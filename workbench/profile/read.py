@@ -13,9 +13,11 @@ from workbench.profile.rocm_csv import read_long, read_trace, read_wide
 from workbench.profile.rocm_json import read_json
 from workbench.profile.rocpd import MAGIC, read_rocpd
 from workbench.profile.table import Part, Profile
-from workbench.profile.text import ACCEPTED, CsvTable, column_key, decode, find_table
+from workbench.profile.text import ACCEPTED, CsvTable, column_key, decode, find_table, load
 
-_SUFFIXES = frozenset((".csv", ".json", ".db", ".txt", ".log", ""))
+_PROFILES = frozenset((".csv", ".json", ".db"))
+_MAYBE_PROFILES = frozenset((".txt", ".log"))
+"""Endings of files that are read where they hold a profile, and passed over in silence where not."""
 _FACTS_ONLY = "facts"
 
 
@@ -49,12 +51,16 @@ def _file_parts(path: Path) -> list[tuple[str, Part]]:
 
 def _folder_parts(folder: Path) -> tuple[list[tuple[str, Part]], list[str]]:
     parts, skipped = [], []
-    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix in _SUFFIXES):
+    for path in sorted(
+        path for path in folder.rglob("*") if path.is_file() and path.suffix in _PROFILES | _MAYBE_PROFILES
+    ):
         label = str(path.relative_to(folder))
         try:
             part = _read_file(path)
         except ProfileError:
-            if path.suffix in (".csv", ".db", ".json") and not _is_foreign(path):
+            if path.suffix in _MAYBE_PROFILES:
+                continue
+            if not _is_foreign(path):
                 raise
             skipped.append(label)
             continue
@@ -70,24 +76,17 @@ def _folder_parts(folder: Path) -> tuple[list[tuple[str, Part]], list[str]]:
 def _is_foreign(path: Path) -> bool:
     """Whether a file that could not be read is another kind of file, rather than a damaged profile."""
     try:
-        text = decode(path)
-        return path.suffix == ".csv" and not _finds_table(path, text)
-    except ProfileError:
-        return False
-
-
-def _finds_table(path: Path, text: str) -> bool:
-    try:
-        find_table(path, text)
-    except ProfileError:
-        return False
-    return True
+        find_table(path, decode(path, load(path)))
+    except ProfileError as error:
+        return path.suffix == ".csv" and "no known kind" in str(error)
+    return False
 
 
 def _read_file(path: Path) -> Part:
-    if path.is_file() and path.open("rb").read(len(MAGIC)) == MAGIC:
+    raw = load(path)
+    if raw.startswith(MAGIC):
         return read_rocpd(path)
-    text = decode(path)
+    text = decode(path, raw)
     if text.lstrip()[:1] in ("{", "["):
         return read_json(path, text)
     table = find_table(path, text)

@@ -42,14 +42,19 @@ def column_key(name: str) -> str:
     return re.sub(r"[\s-]+", "_", name.strip().lower())
 
 
-def decode(path: Path) -> str:
-    """The text of a file. ProfileError if it cannot be read, is empty or is binary."""
+def load(path: Path) -> bytes:
+    """The content of a file. ProfileError if it cannot be read or is empty."""
     try:
         raw = path.read_bytes()
     except OSError as error:
         raise ProfileError(f"cannot read {path}: {error.strerror}; give {ACCEPTED}") from None
     if not raw.strip():
         raise ProfileError(f"{path} is empty: the profiler wrote nothing; look at its own output, then run it again")
+    return raw
+
+
+def decode(path: Path, raw: bytes) -> str:
+    """The content as text. ProfileError if it is none."""
     encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     try:
         text = raw.decode(encoding)
