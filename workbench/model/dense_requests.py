@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from workbench.model.cache import sample_sets
 from workbench.model.dense_order import decode_items, key_ranges, schedule
 from workbench.problem import DTYPE_BYTES
 
@@ -44,6 +46,14 @@ class _Blocks:
     """Batch member * heads + head."""
     low: Array
     high: Array
+
+
+@functools.lru_cache(maxsize=16)
+def _line_table(
+    operand: str, batch: int, tokens: int, heads: int, row_bytes: int, geometry: CacheGeometry, sets: int, seed: int
+) -> _LineTable:
+    """The table of one operand; the orders of a study share it."""
+    return _LineTable(operand, batch, tokens, heads, row_bytes, geometry, sample_sets(geometry, sets, seed))
 
 
 class _LineTable:
@@ -87,10 +97,9 @@ def dense_requests(
     num_persistent: int,
     slots: int,
     geometry: CacheGeometry,
-    chosen: Array,
     assumed: L2Assumptions,
 ) -> Requests:
-    """The first request of every workgroup for every line, for the sets marked in `chosen`.
+    """The first request of every workgroup for every line of the sampled sets.
 
     slots: workgroups that one XCD holds at a time.
     """
@@ -105,7 +114,8 @@ def dense_requests(
         )
         if rows == 0 or len(blocks.head) == 0:
             continue
-        table = _LineTable(operand, problem.batch, rows, heads, row_bytes, geometry, chosen)
+        sample = (assumed.sampled_sets, assumed.seed)
+        table = _line_table(operand, problem.batch, rows, heads, row_bytes, geometry, *sample)
         lines, counts = table.lines_of(blocks)
         by_block = (blocks.time, blocks.program, np.full(len(counts), _TURN[operand]), blocks.xcd)
         columns.append((*(np.repeat(column, counts) for column in by_block), _constant(operand, lines), lines))

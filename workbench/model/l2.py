@@ -90,7 +90,7 @@ def model_l2(
         raise ModelError(f"num_persistent must be >= 1, got {programs}")
     slots = max(1, device.compute_units // geometry.xcds) * assumptions.workgroups_per_cu
     chosen = sample_sets(geometry, assumptions.sampled_sets, assumptions.seed)
-    requests = dense_requests(problem, spec, order, programs, slots, geometry, chosen, assumptions)
+    requests = dense_requests(problem, spec, order, programs, slots, geometry, assumptions)
     return _counted(order, programs, geometry, assumptions, requests, chosen)
 
 

@@ -19,7 +19,7 @@ class L2Assumptions:
     """free: a workgroup goes on to its next item at once, as the kernel does. phase: all wait for the slowest one at
     every stride of the persistent grid, which the kernel does not do: the most that being in step could bring."""
     drift: float = 0.0
-    """Spread of the workgroups' speeds: each needs 1 +- drift steps for a tile, drawn once, uniformly."""
+    """Spread of the workgroups' speeds: each needs 1 ± drift steps for a tile, drawn once, uniformly."""
     q_requests: int = 1
     """L2 requests for each line of Q from one workgroup; 0 leaves Q out."""
     kv_requests: int = 1
@@ -57,7 +57,7 @@ class L2Assumptions:
             "free": "a workgroup goes on to its next work item at once",
             "phase": "all workgroups wait for the slowest at every stride of the persistent grid",
         }
-        speed = "at the same speed" if self.drift == 0.0 else f"at speeds within +-{self.drift:.1%}"
+        speed = "at the same speed" if self.drift == 0.0 else f"at speeds within ±{self.drift:.1%}"
         return (
             "Workgroup i runs on XCD i mod the number of XCDs; each compute unit holds "
             f"{self.workgroups_per_cu} at a time.",
