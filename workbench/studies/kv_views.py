@@ -204,9 +204,9 @@ def conclusion(walk: TileWalk, probabilities: Array) -> str:
     runs = ", ".join(str(key) for key in walk.key_order(probabilities)[:8])
     return "\n".join(
         [
-            f"- A tile costs a wave {total} instructions (emulated); {share['mfma']} of them are MFMA, {share['trans']} "
-            f"exponentials, and {share['acc move']} only move values between AGPRs and VGPRs. What is neither MFMA nor "
-            "exponential is what levers can remove: scaling of O, address arithmetic, conversions, moves.",
+            f"- A tile costs a wave {total} instructions (emulated); {share['mfma']} of them are MFMA, "
+            f"{share['trans']} exponentials, and {share['acc move']} only move values between AGPRs and VGPRs. Levers "
+            "can remove what is neither MFMA nor exponential: scaling of O, address arithmetic, conversions, moves.",
             "- Every instruction of the loop ran once for each wave, so the static mix of `workbench inspect` is the "
             "executed one."
             if once
