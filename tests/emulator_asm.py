@@ -78,8 +78,10 @@ def run_lanes(body: Sequence[str], *sources: np.ndarray, denormals: int = 3) -> 
     return tensors[3].numpy().view(np.uint64).copy()
 
 
-def run_body(body: Sequence[str], tensors: Sequence[torch.Tensor], **options: int) -> EmulationResult:
+def run_body(
+    body: Sequence[str], tensors: Sequence[torch.Tensor], *, strict: bool = False, **options: int
+) -> EmulationResult:
     """Run a body with pointers to the tensors in s[4:5], s[6:7], ..."""
     loads = [f"s_load_dwordx2 s[{4 + 2 * i}:{5 + 2 * i}], s[0:1], {8 * i:#x}" for i in range(len(tensors))]
     head = [*loads, "s_waitcnt lgkmcnt(0)"]
-    return emulate(kernel([*head, *body], pointers=len(tensors), **options), (1,), tensors)
+    return emulate(kernel([*head, *body], pointers=len(tensors), **options), (1,), tensors, strict=strict)

@@ -114,22 +114,62 @@ def test_32_bit_wrap_past_2_gib() -> None:
         run_body([line.format(extend="v_ashrrev_i32 v3, 31, v2") for line in address], tensors)
 
 
-def test_uninitialised_lds_and_bounds() -> None:
-    tensors = _pair()
-    text = _findings(
-        run_body([*LANE, "ds_read_b32 v2, v1", "s_waitcnt lgkmcnt(0)", *STORE], tensors, lds=256), "lds-uninitialised"
-    )
-    assert "lane 0 reads LDS byte 0, never written" in text
-    text = _findings(
-        run_body([*LANE, "v_mov_b32 v2, 1", "ds_write_b32 v1, v2 offset:4", *STORE], tensors, lds=256), "lds-bounds"
-    )
+LOAD_LDS = [*LANE, "ds_read_b32 v2, v1", "s_waitcnt lgkmcnt(0)"]
+
+
+def test_uninitialised_lds_is_a_suspicion_until_it_is_used() -> None:
+    result = run_body([*LOAD_LDS, "v_mov_b32 v2, 1", *STORE], _pair(), lds=256, strict=True)
+    assert "lane 0 reads LDS byte 0, never written" in _findings(result, "lds-uninitialised")
+    assert len(result.findings) == 1
+
+
+@pytest.mark.parametrize(
+    ("use", "what"),
+    [
+        (STORE, "uses v2, never defined"),
+        (["v_add_u32 v4, v2, v2", "v_lshl_add_u32 v4, v4, 1, v1", "global_store_dword v1, v4, s[6:7]"], "uses v4"),
+        (["v_and_b32 v2, 0, v2", "global_load_dword v3, v2, s[4:5]"], "uses v2"),
+        (["v_cmp_eq_u32 vcc, 0, v2", "s_cbranch_vccnz .LEND", ".LEND:"], "uses vcc_lo, vcc_hi"),
+        (["v_cmp_eq_u32 vcc, 0, v2", "s_and_saveexec_b64 s[12:13], vcc"], "uses vcc_lo, vcc_hi"),
+        (["v_readfirstlane_b32 s12, v2", "s_and_b32 s12, s12, 0", "s_load_dword s13, s[4:5], s12"], "uses s12"),
+    ],
+    ids=["store", "sums", "address", "branch", "exec", "scalar address"],
+)
+def test_uninitialised_lds_that_is_used(use: list[str], what: str) -> None:
+    text = _findings(run_body([*LOAD_LDS, *use], _pair(), lds=256), "undefined-use")
+    assert what in text
+    assert "the value comes from LDS byte 0, which nobody wrote, first read at line" in text
+    assert "ds_read_b32 v2, v1" in text
+    with pytest.raises(EmulationError, match=r"undefined-use: .*LDS byte 0, which nobody wrote"):
+        run_body([*LOAD_LDS, *use], _pair(), lds=256, strict=True)
+
+
+def test_undefined_values_stay_with_their_wave() -> None:
+    """Wave 0 stores what it reads back from LDS; wave 1 reads LDS that nobody wrote, and stores something else."""
+    body = [*LANE, "v_readfirstlane_b32 s12, v0", "s_cmp_eq_u32 s12, 0", "s_cbranch_scc0 .LREAD", "ds_write_b32 v1, v0",
+            ".LREAD:", "s_waitcnt lgkmcnt(0)", "ds_read_b32 v2, v1", "s_waitcnt lgkmcnt(0)", "v_add_u32 v3, 1, v2",
+            "s_cmp_eq_u32 s12, 0", "s_cbranch_scc1 .LSTORE", "v_mov_b32 v3, 5", ".LSTORE:",
+            "global_store_dword v1, v3, s[6:7]"]  # fmt: skip
+    tensors = [torch.zeros(1), torch.zeros(128, dtype=torch.int32)]
+    run_body(body, tensors, lds=512, threads=128, strict=True)
+    assert tensors[1].tolist() == [*range(1, 65), *[5] * 64]
+    body.remove("v_mov_b32 v3, 5")
+    text = _findings(run_body(body, tensors, lds=512, threads=128), "undefined-use")
+    assert "wave 1: uses v3, never defined; the value comes from LDS byte 256" in text
+
+
+def test_lds_bounds() -> None:
+    body = [*LANE, "v_mov_b32 v2, 1", "ds_write_b32 v1, v2 offset:4", *STORE]
+    text = _findings(run_body(body, _pair(), lds=256), "lds-bounds")
     assert "lane 63 accesses LDS byte 256, 4 bytes, of 256" in text
 
 
 def test_undefined_register_that_reaches_memory() -> None:
-    tensors = _pair()
-    text = _findings(run_body([*LANE, "v_add_u32 v2, 1, v9", *STORE], tensors), "register-uninitialised")
+    body = [*LANE, "v_add_u32 v2, 1, v9", *STORE]
+    text = _findings(run_body(body, _pair()), "undefined-use")
     assert "uses v2, never defined; the value comes from v9, first read at" in text
+    with pytest.raises(EmulationError, match="undefined-use"):
+        run_body(body, _pair(), strict=True)
 
 
 def test_undefined_register_that_does_not_matter() -> None:

@@ -1,4 +1,4 @@
-"""Opcodes one by one, on edge values: against the vendor's pseudo-code, and against numbers worked out here."""
+"""Opcodes that the pseudo-code does not settle, against numbers worked out here."""
 
 from __future__ import annotations
 
@@ -8,49 +8,6 @@ import numpy as np
 import pytest
 
 from tests.emulator_asm import run_lanes
-from tests.emulator_pcode import evaluate
-
-pcode = pytest.importorskip("tinygrad.runtime.autogen.amd.cdna.str_pcode").PCODE
-PSEUDO_CODE = {
-    str(name).split(".")[-1].removesuffix("_E32").removesuffix("_E64").lower(): text for name, text in pcode.items()
-}
-
-EDGES = [0, 1, 2, 31, 32, 33, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x7FFFFF, 0x800000, 0xFFFFFF, 0x7FFFFFFF,
-         0x80000000, 0x80000001, 0xFFFFFFFE, 0xFFFFFFFF, 0xDEADBEEF, 0x01234567]  # fmt: skip
-FLOATS = [0x00000000, 0x80000000, 0x3F800000, 0xBF800000, 0x3F800001, 0x40490FDB, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000,
-          0xFF800000, 0x00800000, 0x00000001, 0x80000001, 0x007FFFFF, 0x4B800000, 0x33800000, 0x42F6E979]  # fmt: skip
-
-INTEGER = """add_u32 sub_u32 subrev_u32 mul_lo_u32 mul_hi_u32 mul_u32_u24 mul_i32_i24 and_b32 or_b32 xor_b32 xnor_b32
-    lshlrev_b32 lshrrev_b32 ashrrev_i32 min_u32 max_u32 min_i32 max_i32 not_b32 add3_u32 lshl_add_u32 add_lshl_u32
-    lshl_or_b32 and_or_b32 or3_b32 xad_u32 bfi_b32 bfe_u32 alignbit_b32 alignbyte_b32 mad_u32_u24 mad_i32_i24
-    mov_b32 cvt_f32_u32 cvt_f32_i32 cvt_f32_ubyte0 cvt_f32_ubyte3"""
-FLOAT = "add_f32 sub_f32 subrev_f32 mul_f32 fma_f32"
-
-
-def _lanes(values: list[int], seed: int) -> np.ndarray:
-    random = np.random.default_rng(seed)
-    return np.array([values[i] for i in random.integers(0, len(values), 64)], np.uint64)
-
-
-def _source_count(text: str) -> int:
-    return max(i for i in range(3) if f"S{i}" in text) + 1
-
-
-@pytest.mark.parametrize("name", INTEGER.split() + FLOAT.split())
-def test_against_pseudo_code(name: str) -> None:
-    text = PSEUDO_CODE[f"v_{name}"]
-    values = FLOATS if name in FLOAT.split() else EDGES
-    count = _source_count(text)
-    sources = [_lanes(values, seed) for seed in range(count)]
-    operands = ", ".join(f"v{2 + 2 * i}" for i in range(count))
-    got = run_lanes([f"v_{name} v8, {operands}"], *sources)
-    for lane in range(64):
-        inputs = [int(source[lane]) for source in sources]
-        wanted, _ = evaluate(text, inputs)
-        if name in FLOAT.split() and np.isnan(_float(wanted)):
-            assert np.isnan(_float(int(got[lane])))
-        else:
-            assert int(got[lane]) == wanted, (name, [hex(x) for x in inputs], hex(int(got[lane])), hex(wanted))
 
 
 def _float(bits: int) -> np.float32:

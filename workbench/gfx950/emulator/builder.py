@@ -90,6 +90,16 @@ class Builder:
         reader = self._dpp_reader(reader, position)
         return self._sdwa_reader(reader, position, operand)
 
+    def k16(self, position: int) -> Reader:
+        """The 16-bit constant of a SOPK instruction, which assembly shows unsigned: zero-extended for _u32 forms."""
+        operand = self.operand(position)
+        if operand.kind != "const":
+            raise self.error(f"operand {position} must be a constant")
+        value = operand.bits16()
+        extends = value >> 15 and not self.ins.opcode.endswith("_u32")
+        constant = _U32(value | 0xFFFF0000 if extends else value)
+        return lambda g: constant
+
     def i32(self, position: int) -> Reader:
         reader = self.u32(position)
         if self._is_plain_register(position):

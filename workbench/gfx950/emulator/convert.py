@@ -131,9 +131,14 @@ def _word_writer(b: Builder) -> Writer:
     return lambda g, value: dst(g, (old(g) & ~_HALF) | value)
 
 
-def _power_of_two(scale: Any) -> Any:
-    """The scale operand counts by its exponent only."""
-    return np.asarray(np.asarray(scale).view(_U32) & _U32(0x7F800000)).view(_F32)
+_POWERS = np.ldexp(1.0, np.arange(256) - 127)
+"""Of two, by the exponent field of a float32."""
+
+
+def _scaled(value: Any, scale: Any, sign: int) -> Any:
+    """float32 value times (sign 1) or divided by (sign -1) the scale, of which only the exponent field counts."""
+    power = _POWERS[np.asarray(scale).view(_U32) >> _U32(23) & _BYTE]
+    return np.multiply(value, power if sign > 0 else 1 / power, dtype=_F64).astype(_F32)
 
 
 @op("v_cvt_pk_fp8_f32", "v_cvt_pk_bf8_f32")
@@ -148,8 +153,8 @@ def _pack_fp8_scaled(b: Builder) -> Run:
     table, x, y, scale, write = _table(b.ins.opcode), b.f32(1), b.f32(2), b.f32(3), _word_writer(b)
 
     def run(g: Group) -> None:
-        by = _power_of_two(scale(g))
-        low, high = (fp.f32_to_fp8(np.asarray(v / by), table, saturate=True) for v in (x(g), y(g)))
+        by = scale(g)
+        low, high = (fp.f32_to_fp8(_scaled(v, by, -1), table, saturate=True) for v in (x(g), y(g)))
         write(g, low | high << _U32(8))
 
     return run
@@ -163,10 +168,9 @@ def _pack_halves_to_fp8(b: Builder) -> Run:
     wide = fp.bf16_to_f32 if b.ins.opcode.endswith("bf16") else _f16_to_f32
 
     def run(g: Group) -> None:
-        bits, by = x(g), _power_of_two(scale(g))
-        low, high = (
-            fp.f32_to_fp8(np.asarray(wide(v) / by), table, saturate=True) for v in (bits & _HALF, bits >> _SHIFT)
-        )
+        bits, by = x(g), scale(g)
+        halves = bits & _HALF, bits >> _SHIFT
+        low, high = (fp.f32_to_fp8(_scaled(wide(v), by, -1), table, saturate=True) for v in halves)
         write(g, low | high << _U32(8))
 
     return run
@@ -201,8 +205,8 @@ def _unpack_fp8_scaled(b: Builder) -> Run:
     low, high = b.vdst(0), b.vdst(0, 1)
 
     def run(g: Group) -> None:
-        bits, by = x(g), _power_of_two(scale(g))
-        first, second = table[bits & _BYTE] * by, table[(bits >> _U32(8)) & _BYTE] * by
+        bits, by = x(g), scale(g)
+        first, second = (_scaled(table[code], by, 1) for code in (bits & _BYTE, (bits >> _U32(8)) & _BYTE))
         low(g, first)
         high(g, second)
 
@@ -218,8 +222,8 @@ def _unpack_fp8_to_halves(b: Builder) -> Run:
     to_bits = fp.f32_to_bf16 if "_bf16_" in b.ins.opcode else _f16_bits
 
     def run(g: Group) -> None:
-        bits, by = x(g), _power_of_two(scale(g))
-        low, high = to_bits(table[bits & _BYTE] * by), to_bits(table[(bits >> _U32(8)) & _BYTE] * by)
+        bits, by = x(g), scale(g)
+        low, high = (to_bits(_scaled(table[code], by, 1)) for code in (bits & _BYTE, (bits >> _U32(8)) & _BYTE))
         dst(g, np.asarray(low | high << _SHIFT))
 
     return run
@@ -236,4 +240,4 @@ def _one_fp8(b: Builder) -> Run:
 def _one_fp8_scaled(b: Builder) -> Run:
     table, x, scale, dst = _table(b.ins.opcode), b.u32(1), b.f32(2), b.vdst()
     shift = _U32(8 * (_op_sel(b, 0) + 2 * _op_sel(b, 1)))
-    return lambda g: dst(g, table[(x(g) >> shift) & _BYTE] * _power_of_two(scale(g)))
+    return lambda g: dst(g, _scaled(table[(x(g) >> shift) & _BYTE], scale(g), 1))

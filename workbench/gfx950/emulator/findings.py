@@ -10,15 +10,15 @@ KINDS = {
     "missing-wait": "a register is used before the wait that its load needs",
     "lds-race": "two waves touch one LDS word with no barrier between",
     "lds-bounds": "an LDS access past the workgroup's allocation",
+    "undefined-use": "a value that nobody defined reaches global memory, an address, a branch or EXEC",
     "lds-uninitialised": "a read of LDS that nobody wrote",
-    "register-uninitialised": "a read of a register that nobody wrote",
     "input-write": "a store into a tensor that is an input",
 }
 
 
-SUSPICIONS = frozenset({"lds-uninitialised", "register-uninitialised"})
-"""Not wrong by themselves: compilers run pipelined code on undefined values and discard the results. What was never
-written is NaN, so that a use that matters shows in the output."""
+SUSPICIONS = frozenset({"lds-uninitialised"})
+"""Not wrong by themselves: compilers read ahead in pipelined code and discard what they read. What was never written is
+NaN, so that a use that matters shows in the output, and its way is followed: see undefined-use."""
 
 
 @dataclass

@@ -60,6 +60,16 @@ def minimum(a: Any, b: Any) -> Array:
     return result
 
 
+def ieee_maximum(a: Any, b: Any) -> Array:
+    """IEEE 754-2019 maximum: a NaN wins, +0 is above -0."""
+    return np.where(np.isnan(a) | np.isnan(b), np.add(a, b), maximum(a, b))
+
+
+def ieee_minimum(a: Any, b: Any) -> Array:
+    """IEEE 754-2019 minimum: a NaN wins, -0 is below +0."""
+    return np.where(np.isnan(a) | np.isnan(b), np.add(a, b), minimum(a, b))
+
+
 def _uint_like(value: Array) -> Any:
     return {2: np.uint16, 4: np.uint32, 8: np.uint64}[value.dtype.itemsize]
 
@@ -126,7 +136,9 @@ def f32_to_fp8(value: Any, table: Array, saturate: bool = False) -> Array:
     code = np.where((below < above) | ((below == above) & (upper % 2 == 1)), upper - 1, upper)
     largest = len(levels) - 1
     step = levels[-1] - levels[-2]
-    overflow = magnitude >= levels[-1] + step / 2
+    # Half a step above the largest value is a tie, which goes to the even code.
+    limit = levels[-1] + step / 2
+    overflow = (magnitude > limit) | ((magnitude == limit) & (largest % 2 == 1))
     code = np.where(overflow, largest if saturate else largest + 1, code)
     code = np.where(np.isnan(value), 0x7F, code)
     return (code | np.where(np.signbit(value), 0x80, 0)).astype(np.uint32)

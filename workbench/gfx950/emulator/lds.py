@@ -61,7 +61,7 @@ def _read(b: Builder) -> Run:
         place = lds.locate(ins, g, offsets(g), size)
         machine.count_lds(ins, g, place, size, write=False)
         touched = lds.races.touch(ins, g, place, size, g.lanes, write=False)
-        values = lds.load(ins, g, place, size)
+        values = lds.load(ins, g, place, size, bits)
         if signed:
             narrow = np.int8 if size == 1 else np.int16
             values = values.astype(narrow).astype(np.int32).view(_U32)
@@ -111,7 +111,7 @@ def _two(b: Builder) -> Run:
             machine.count_lds(ins, g, place, size, write=not reading)
             if reading:
                 touched = lds.races.touch(ins, g, place, size, g.lanes, write=False)
-                values.append(lds.load(ins, g, place, size))
+                values.append(lds.load(ins, g, place, size, bits))
             else:
                 touched = lds.write(ins, g, place, _stacked(g, data[i], 0), size)
         result = np.concatenate(values) if reading else None
@@ -143,7 +143,7 @@ def _read_transposed(b: Builder) -> Run:
         place = lds.locate(ins, g, offsets(g), 8)
         machine.count_lds(ins, g, place, 8, write=False, transposed=True)
         touched = lds.races.touch(ins, g, place, 8, g.lanes, write=False)
-        low, high = lds.load(ins, g, place, 8)
+        low, high = lds.load(ins, g, place, 8, bits)
         wide = low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
         values = np.empty((2, g.n, WAVE), np.uint32)
         for register in range(2):
@@ -254,7 +254,7 @@ def _lds_atomic(b: Builder) -> Run:
     def run(g: Group) -> None:
         place = lds.locate(ins, g, offsets(g), 4)
         machine.count_lds(ins, g, place, 4, write=True)
-        lds.load(ins, g, place, 4)
+        lds.load(ins, g, place, 4, bits)
         index, data = place >> 2, np.broadcast_to(value(g), (g.n, WAVE)).view(np.uint32)
         old = np.zeros((g.n, WAVE), np.uint32)
         active = np.ones((g.n, WAVE), bool) if g.lanes is None else g.lanes

@@ -55,13 +55,13 @@ class LocalMemory:
             offsets = np.where(wrong, 4 * (self.words_each - SPARE_WORDS), offsets)
         return offsets + g.lds_base(self.machine.state, self.words_each)[0]
 
-    def load(self, ins: Instruction, g: Group, place: Array, size: int) -> Array:
-        """uint32 [dwords, waves, 64]; 1 and 2 bytes zero-extended."""
+    def load(self, ins: Instruction, g: Group, place: Array, size: int, bits: int) -> Array:
+        """uint32 [dwords, waves, 64] for the registers `bits`; 1 and 2 bytes zero-extended."""
         data = self.raw(place, size)
         held = data if size >= 4 else self.words.take(place >> 2)[..., None]
         stale = held == _POISON
         if stale.any():
-            self._report_stale(ins, g, place, stale.any(axis=-1))
+            self._report_stale(ins, g, place, stale.any(axis=-1), bits)
         return np.moveaxis(data, -1, 0)
 
     def raw(self, place: Array, size: int) -> Array:
@@ -84,17 +84,18 @@ class LocalMemory:
             word |= self.bytes.take(place + byte).astype(np.uint32) << _U32(8 * byte)
         return word
 
-    def _report_stale(self, ins: Instruction, g: Group, place: Array, stale: Array) -> None:
+    def _report_stale(self, ins: Instruction, g: Group, place: Array, stale: Array, bits: int) -> None:
         """Words that still hold the poison were never written."""
         if g.lanes is not None:
             stale = stale & g.lanes
+        # Out-of-range accesses went to the spare words, and were reported.
+        stale = stale & (place % (self.words_each * 4) < 4 * (self.words_each - SPARE_WORDS))
         if stale.any():
             wave, lane = (int(i) for i in np.argwhere(stale)[0])
             byte = int(place[wave, lane]) % (self.words_each * 4)
-            if byte < 4 * (self.words_each - SPARE_WORDS):
-                self.machine.report(
-                    "lds-uninitialised", ins, g, wave, f"lane {lane} reads LDS byte {byte}, never written"
-                )
+            self.machine.report("lds-uninitialised", ins, g, wave, f"lane {lane} reads LDS byte {byte}, never written")
+            if bits:
+                self.machine.undefined.from_lds(self.machine, ins, g, stale.any(axis=1), bits, byte)
 
     def write(self, ins: Instruction, g: Group, place: Array, data: Array, size: int) -> Any:
         """A checked store of data [waves, 64, dwords]; returns what a Pending keeps for the race check.

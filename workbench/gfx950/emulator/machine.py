@@ -72,8 +72,8 @@ class Machine:
         self.steps = 0
         self.findings = Findings()
         self.undefined = UndefinedValues()
-        self.tainted = 0
-        """Registers that the running instruction leaves undefined."""
+        self.tainted: dict[int, Array] | None = None
+        """The group's undefined registers after the running instruction, where it spreads them."""
         self.counters = Counters(self.program, self.waves_per_workgroup, trace)
         self.hardware_registers = _hardware_registers()
         self.scratch_size = self.program.descriptor.get("private_segment_fixed_size", 0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from workbench.gfx950.emulator.builder import Builder, Run
+from workbench.gfx950.emulator.builder import Builder, Reader, Run
 from workbench.gfx950.emulator.mode import checked_mode
 from workbench.gfx950.emulator.operands import EXEC
 from workbench.gfx950.emulator.registry import op
@@ -16,9 +16,13 @@ from workbench.gfx950.emulator.state import Group
 _U32, _I32, _U64, _I64 = np.uint32, np.int32, np.uint64, np.int64
 
 
-def _position(b: Builder) -> tuple[int, int]:
-    """Positions of the two sources: SOPK forms read their destination."""
-    return (1, 2) if b.has(2) else (0, 1)
+def _two_sources(b: Builder) -> tuple[Reader, Reader]:
+    """SOPK forms read their destination and a 16-bit constant."""
+    return (b.u32(1), b.u32(2)) if b.has(2) else (b.u32(0), b.k16(1))
+
+
+def _signed(reader: Reader) -> Reader:
+    return lambda g: reader(g).view(_I32)
 
 
 @op("s_add_u32", "s_sub_u32", "s_addc_u32", "s_subb_u32")
@@ -43,8 +47,8 @@ def _wide(value: Any) -> Any:
 
 @op("s_add_i32", "s_sub_i32", "s_addk_i32")
 def _add_signed(b: Builder) -> Run:
-    first, second = _position(b)
-    x, y, dst, scc = b.i32(first), b.i32(second), b.sdst(), b.scc()
+    x, y = (_signed(reader) for reader in _two_sources(b))
+    dst, scc = b.sdst(), b.scc()
     subtract = "sub" in b.ins.opcode
 
     def run(g: Group) -> None:
@@ -58,8 +62,7 @@ def _add_signed(b: Builder) -> Run:
 
 @op("s_mul_i32", "s_mulk_i32")
 def _multiply(b: Builder) -> Run:
-    first, second = _position(b)
-    x, y, dst = b.u32(first), b.u32(second), b.sdst()
+    (x, y), dst = _two_sources(b), b.sdst()
     return lambda g: dst(g, x(g) * y(g))
 
 
@@ -188,7 +191,7 @@ def _min_max(b: Builder) -> Run:
     def run(g: Group) -> None:
         left, right = x(g), y(g)
         dst(g, choose(left, right).view(_U32))
-        scc(g, left < right if smaller else left >= right if not signed else left > right)
+        scc(g, left < right if smaller else left >= right)
 
     return run
 
@@ -236,7 +239,7 @@ def _pack(b: Builder) -> Run:
 
 @op("s_mov_b32", "s_movk_i32")
 def _move(b: Builder) -> Run:
-    x, dst = b.u32(1), b.sdst()
+    x, dst = (b.k16(1) if b.ins.opcode == "s_movk_i32" else b.u32(1)), b.sdst()
     return lambda g: dst(g, x(g))
 
 
@@ -248,7 +251,8 @@ def _move64(b: Builder) -> Run:
 
 @op("s_cmov_b32", "s_cmovk_i32")
 def _conditional_move(b: Builder) -> Run:
-    x, old, dst, scc = b.u32(1), b.u32(0), b.sdst(), b.scc_reader()
+    x = b.k16(1) if b.ins.opcode == "s_cmovk_i32" else b.u32(1)
+    old, dst, scc = b.u32(0), b.sdst(), b.scc_reader()
     return lambda g: dst(g, np.where(scc(g) != 0, x(g), old(g)))
 
 
@@ -375,10 +379,11 @@ _COMPARE = {
 
 @op(*(f"s_cmp{k}_{name}_{t}32" for name in _COMPARE for t in "iu" for k in ("", "k")))
 def _compare(b: Builder) -> Run:
-    _, name, kind = b.ins.opcode.removeprefix("s_").split("_")
+    form, name, kind = b.ins.opcode.removeprefix("s_").split("_")
     function = _COMPARE[name]
-    x, y = (b.i32(0), b.i32(1)) if kind == "i32" else (b.u32(0), b.u32(1))
-    scc = b.scc()
+    x, y, scc = b.u32(0), b.k16(1) if form == "cmpk" else b.u32(1), b.scc()
+    if kind == "i32":
+        x, y = _signed(x), _signed(y)
     return lambda g: scc(g, function(x(g), y(g)))
 
 

@@ -131,10 +131,9 @@ def advance(machine: Machine, g: Group, stop: int, limit: int) -> bool:
             return False
         if g.uninit & step.writes:
             g.uninit &= ~step.writes
-        if machine.tainted:
-            g.uninit |= machine.tainted
-            g.tainted |= machine.tainted
-            machine.tainted = 0
+        if machine.tainted is not None:
+            g.set_undefined(machine.tainted)
+            machine.tainted = None
         if step.writes_exec:
             g.refresh_lanes(state)
         g.pc = pc

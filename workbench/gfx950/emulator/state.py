@@ -115,6 +115,10 @@ def _join(left: Pending, right: Pending, left_waves: int, right_waves: int) -> P
     return replace(left, values=values, mask=mask, lds=lds, touched=touched)  # type: ignore[arg-type]
 
 
+def _add_part(parts: dict[int, Array], mask: int, slots: Array) -> None:
+    parts[mask] = np.concatenate((parts[mask], slots)) if mask in parts else slots
+
+
 class Group:
     """Waves at one program counter, with what they wait for.
 
@@ -134,7 +138,6 @@ class Group:
         "pending",
         "sel",
         "slots",
-        "tainted",
         "uninit",
         "vm",
     )
@@ -144,8 +147,6 @@ class Group:
         self.mode = mode
         self.uninit = uninit
         """Registers that some wave of the group has not defined."""
-        self.tainted = 0
-        """Of these, what became undefined since the group last merged or split."""
         self._undefined_parts = {uninit: slots}
         self.pending = 0
         self.vm: list[Pending] = []
@@ -195,21 +196,42 @@ class Group:
         """Groups merge only if their modes and outstanding operations agree."""
         return self.mode, tuple(entry.pc for entry in self.vm), tuple(entry.pc for entry in self.lgkm)
 
-    def _undefined(self) -> dict[int, Array]:
-        """Undefined registers -> the waves that lack just these: waves that merged keep their own account."""
+    def undefined(self) -> dict[int, Array]:
+        """Undefined registers -> the waves that lack just these: each wave keeps its own account."""
         parts: dict[int, Array] = {}
         for mask, slots in self._undefined_parts.items():
-            now = self.uninit & (mask | self.tainted)
-            parts[now] = np.concatenate((parts[now], slots)) if now in parts else slots
+            _add_part(parts, mask & self.uninit, slots)
         return parts
+
+    def spread(self, unset: int, writes: int, tainted: int) -> dict[int, Array]:
+        """The account after an instruction that reads `unset` and writes: only what reads them is undefined then."""
+        parts: dict[int, Array] = {}
+        for mask, slots in self.undefined().items():
+            _add_part(parts, mask & ~writes | (tainted if mask & unset else 0), slots)
+        return parts
+
+    def undefine(self, parts: dict[int, Array], waves: Array, bits: int) -> dict[int, Array]:
+        """The account `parts` with the registers `bits` undefined, too, in the waves that bool [waves] picks."""
+        changed: dict[int, Array] = {}
+        for mask, slots in parts.items():
+            picked = np.isin(slots, self.slots[waves])
+            for own, new in ((slots[picked], mask | bits), (slots[~picked], mask)):
+                if len(own):
+                    _add_part(changed, new, own)
+        return changed
+
+    def set_undefined(self, parts: dict[int, Array]) -> None:
+        """Replace the account."""
+        self._undefined_parts = parts
+        self.uninit = functools.reduce(operator.or_, parts)
 
     def subset(self, index: Array, state: WaveState) -> Group:
         """A new group of the waves that the boolean `index` picks, at the same place."""
         slots = self.slots[index]
-        parts = {mask: own[np.isin(own, slots)] for mask, own in self._undefined().items()}
+        parts = {mask: own[np.isin(own, slots)] for mask, own in self.undefined().items()}
         parts = {mask: own for mask, own in parts.items() if len(own)}
-        part = Group(slots, self.pc, functools.reduce(operator.or_, parts), self.mode)
-        part._undefined_parts = parts
+        part = Group(slots, self.pc, 0, self.mode)
+        part.set_undefined(parts)
         part.vm = [entry.take(index) for entry in self.vm]
         part.lgkm = [entry.take(index) for entry in self.lgkm]
         part.pending = self.pending
@@ -227,11 +249,10 @@ class Group:
             for mine, theirs in pairs
         ]
         self.vm, self.lgkm = joined
-        parts = self._undefined()
-        for mask, own in other._undefined().items():
-            parts[mask] = np.concatenate((parts[mask], own)) if mask in parts else own
-        self.uninit |= other.uninit
-        self.tainted, self._undefined_parts = 0, parts
+        parts = self.undefined()
+        for mask, own in other.undefined().items():
+            _add_part(parts, mask, own)
+        self.set_undefined(parts)
         self._place(slots[order])
         self.refresh_lanes(state)
         self.refresh_pending()

@@ -1,15 +1,18 @@
 """Values that nobody defined, followed through registers until they matter.
 
-Compilers copy, spill and combine registers whose content is never used, so reading one is no fault by itself. It is one
-when the value reaches memory, an address, a branch or EXEC.
+Compilers copy, spill and combine registers whose content is never used, so reading one is no fault by itself, nor is a
+read of LDS that nobody wrote. It is a fault when the value reaches global memory, an address, a branch or EXEC. Each
+wave has its own account; the lanes of a register have not, and a result is undefined as soon as one of its inputs is.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from workbench.gfx950.emulator.program import Instruction
-from workbench.gfx950.emulator.state import SCALAR_BIT, Group
+from workbench.gfx950.emulator.state import SCALAR_BIT, Array, Group
 
 if TYPE_CHECKING:
     from workbench.gfx950.emulator.machine import Machine, Step
@@ -32,7 +35,8 @@ class UndefinedValues:
         if (ins.kind.family in _SINKS or step.writes_exec) and (unset := self._that_matter(step, unset)):
             origin = self._origin.get(unset.bit_length() - 1)
             detail = f"; the value comes from {origin[0]}, first read at {origin[1].where()}" if origin else ""
-            machine.report("register-uninitialised", ins, g, 0, f"uses {register_names(unset)}, never defined{detail}")
+            wave = self._first_wave(g, unset)
+            machine.report("undefined-use", ins, g, wave, f"uses {register_names(unset)}, never defined{detail}")
             g.uninit &= ~unset
             return
         tainted = step.writes
@@ -40,10 +44,23 @@ class UndefinedValues:
             low = 1 << (0 if ins.operands[0].kind == "v" else 256) + ins.operands[0].index
             if not unset & self._low_halves(ins):
                 tainted &= ~low
+        source = self._origin.get(unset.bit_length() - 1, (register_names(unset), ins))
         for bit in _bits(tainted):
-            self._origin.setdefault(bit, self._origin.get(unset.bit_length() - 1, (register_names(unset), ins)))
-        # The step clears its own writes before this takes effect, so it is applied afterwards.
-        machine.tainted = tainted
+            self._origin[bit] = source
+        # The instruction defines what it writes, so this takes effect after it has run.
+        machine.tainted = g.spread(unset, step.writes, tainted)
+
+    def from_lds(self, machine: Machine, ins: Instruction, g: Group, waves: Array, bits: int, byte: int) -> None:
+        """The running instruction loads LDS that nobody wrote into registers of some waves, bool [waves]."""
+        for bit in _bits(bits):
+            self._origin[bit] = f"LDS byte {byte}, which nobody wrote", ins
+        parts = machine.tainted if machine.tainted is not None else g.spread(0, bits, 0)
+        machine.tainted = g.undefine(parts, waves, bits)
+
+    @staticmethod
+    def _first_wave(g: Group, unset: int) -> int:
+        slots = next(slots for mask, slots in g.undefined().items() if mask & unset)
+        return int(np.searchsorted(g.slots, slots.min()))
 
     @staticmethod
     def _that_matter(step: Step, unset: int) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from workbench.gfx950.emulator.builder import Builder, Run
+from workbench.gfx950.emulator.builder import Builder, Run, Writer
 from workbench.gfx950.emulator.operands import EXEC
 from workbench.gfx950.emulator.registry import op
 from workbench.gfx950.emulator.state import WAVE, Group, pack_lanes
@@ -61,20 +61,26 @@ def _reader(b: Builder, dtype: str, position: int) -> Any:
 
 @op(*_NAMES)
 def _compare(b: Builder) -> Run:
-    _, kind, name, dtype = b.ins.opcode.split("_")
+    _, _, name, dtype = b.ins.opcode.split("_")
     function = _TYPES[dtype][name]
     first = 1 if b.has(2) else 0
     x, y = _reader(b, dtype, first), _reader(b, dtype, first + 1)
-    out = b.mask_dst(0 if first else None)
-    if kind == "cmp":
-        return lambda g: out(g, function(x(g), y(g)))
+    write = compare_writer(b, 0 if first else None)
+    return lambda g: write(g, function(x(g), y(g)))
+
+
+def compare_writer(b: Builder, position: int | None) -> Writer:
+    """Writer of a lane mask to the scalar pair at `position` (VCC when None), and for v_cmpx to EXEC as well."""
+    out = b.mask_dst(position)
+    if not b.ins.opcode.startswith("v_cmpx"):
+        return out
     low, high = b.scalar_writer(EXEC), b.scalar_writer(EXEC + 1)
 
-    def run(g: Group) -> None:
-        mask = np.broadcast_to(function(x(g), y(g)), (g.n, WAVE))
+    def write(g: Group, mask: Any) -> None:
+        mask = np.broadcast_to(mask, (g.n, WAVE))
         out(g, mask)
         words = pack_lanes(mask if g.lanes is None else mask & g.lanes)
         low(g, words[:, :1])
         high(g, words[:, 1:])
 
-    return run
+    return write

@@ -103,8 +103,8 @@ def _multiply_then_add(b: Builder) -> Run:
 _TERNARY: dict[str, Any] = {
     "v_max3_f32": lambda x, y, z: fp.maximum(fp.maximum(x, y), z),
     "v_min3_f32": lambda x, y, z: fp.minimum(fp.minimum(x, y), z),
-    "v_maximum3_f32": lambda x, y, z: np.maximum(np.maximum(x, y), z),
-    "v_minimum3_f32": lambda x, y, z: np.minimum(np.minimum(x, y), z),
+    "v_maximum3_f32": lambda x, y, z: fp.ieee_maximum(fp.ieee_maximum(x, y), z),
+    "v_minimum3_f32": lambda x, y, z: fp.ieee_minimum(fp.ieee_minimum(x, y), z),
     "v_med3_f32": fp.median,
 }
 

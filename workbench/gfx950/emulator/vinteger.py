@@ -10,6 +10,7 @@ from workbench.gfx950.emulator.builder import Builder, Run
 from workbench.gfx950.emulator.registry import op
 from workbench.gfx950.emulator.salu import reverse_bits
 from workbench.gfx950.emulator.state import Group
+from workbench.gfx950.emulator.vcompare import compare_writer
 from workbench.gfx950.emulator.vfloat import elementwise
 
 _U32, _I32, _U64, _I64 = np.uint32, np.int32, np.uint64, np.int64
@@ -390,7 +391,7 @@ def _classify(b: Builder) -> Run:
     has_destination = b.has(2)
     first = 1 if has_destination else 0
     x, wanted = b.f32(first), b.u32(first + 1)
-    out = b.mask_dst(0 if has_destination else None)
+    write = compare_writer(b, 0 if has_destination else None)
 
     def run(g: Group) -> None:
         value = np.asarray(x(g))
@@ -405,6 +406,6 @@ def _classify(b: Builder) -> Run:
         kind = np.where(negative, 5, 6)
         for condition, code in reversed(cases):
             kind = np.where(condition, code, kind)
-        out(g, (wanted(g) >> kind.astype(_U32) & _U32(1)) != 0)
+        write(g, (wanted(g) >> kind.astype(_U32) & _U32(1)) != 0)
 
     return run
