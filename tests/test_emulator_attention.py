@@ -2,153 +2,243 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 import torch
 
-from tests import edge_cases
-from workbench.attention import run_dense, run_unified
+from tests.emulated import GRID, PERSISTENT, SPECS, VERSIONS, run, run_packed
+from workbench.attention import run_unified
 from workbench.compiler import triton_versions
-from workbench.dtypes import torch_dtype
-from workbench.errors import EmulationError
-from workbench.gfx950.emulator import plan
+from workbench.errors import BackendUnavailable, EmulationError, TritonVersionError
+from workbench.gfx950.emulator import EmulatorOptions
 from workbench.inputs import make_dense_inputs, make_unified_inputs
-from workbench.poison import fill_nan, poisoned_output
+from workbench.poison import poisoned_output
 from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
-from workbench.reference import dense_eager, dense_reference, unified_eager, unified_reference
+from workbench.reference import (
+    dense_eager,
+    dense_reference,
+    dense_reference_varlen,
+    unified_eager,
+    unified_reference,
+)
 from workbench.spec import DenseSpec, Unified2DSpec, Unified3DSpec
 from workbench.tolerance import compare
 
-SMALL: dict[str, Any] = {"block_m": 16, "tile_size": 32, "num_warps": 2}
-SPECS = {"2d": Unified2DSpec(**SMALL), "3d": Unified3DSpec(**SMALL, num_segments=4)}
 PROBLEM: dict[str, Any] = {
     "seq_lens": ((1, 40), (6, 33), (11, 11), (0, 5), (1, 100)), "num_query_heads": 4, "num_kv_heads": 2,
-    "head_size": 64, "block_size": 16,
+    "head_size": 64, "block_size": 16, "dtype": "bf16",
 }  # fmt: skip
+FP8: dict[str, Any] = {"q_dtype": "fp8_e4m3", "kv_dtype": "fp8_e4m3"}
 EVERYTHING: dict[str, Any] = {
     "sliding_window": 17, "softcap": 5.0, "use_alibi": True, "use_qq_bias": True, "use_sinks": True,
 }  # fmt: skip
 FEATURES: dict[str, dict[str, Any]] = {
-    "plain bf16": {},
-    "plain fp16, d128": {"dtype": "fp16", "head_size": 128},
+    "plain": {},
+    "fp16, d128": {"dtype": "fp16", "head_size": 128},
     "fp32": {"dtype": "fp32"},
+    "window": {"sliding_window": 17},
+    "window of one": {"sliding_window": 1},
+    "softcap": {"softcap": 5.0},
+    "ALiBi": {"use_alibi": True},
+    "QQ bias": {"use_qq_bias": True},
+    "sinks": {"use_sinks": True},
     "all biases, window": EVERYTHING,
     "biases": EVERYTHING | {"sliding_window": None},
     "fp8 cache": {"kv_dtype": "fp8_e4m3"},
-    "fp8 cache and query, softcap": {"q_dtype": "fp8_e4m3", "kv_dtype": "fp8_e4m3", "softcap": 3.0},
+    "fp8 cache and query": FP8,
+    "fp8 cache and query, all biases": FP8 | EVERYTHING,
     "group of 5": {"num_query_heads": 5, "num_kv_heads": 1},
     "group of 7, decode": {"num_query_heads": 14, "seq_lens": ((1, 40), (1, 100))},
+    "blocks of 32": {"block_size": 32},
+    "blocks of 64, d80": {"block_size": 64, "head_size": 80},
+    "d16": {"head_size": 16},
+    # Loads of single elements, more of them than the counter of outstanding ones can hold.
+    "fp16, d72": {"head_size": 72, "dtype": "fp16"},
 }
 LEVERS: dict[str, dict[str, Any]] = {
     "i64": {"i64_addressing": True},
     "transposed 32 x 32": {"transposed_qk": True, "block_m": 32, "matrix_instr_nonkdim": 32},
     "lazy": {"lazy_rescale": True},
-    "global loads": {"buffer_ops": False},
     "one mask": {"mask_once": True, "mask_split": False},
+    "one limit": {"mask_limit": True},
     "denormals kept": {"flush_denormals": False},
 }
 
 
-@pytest.fixture(params=triton_versions())
-def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Makes backend="emulator" compile with one Triton version."""
-    chosen = str(request.param)
-    monkeypatch.setattr(plan, "emulate_plan", partial(plan.emulate_plan, triton_version=chosen))
-    return chosen
+@pytest.fixture(params=VERSIONS)
+def options(request: pytest.FixtureRequest) -> EmulatorOptions:
+    """Compiled by each Triton version; every load arrives as late as its wait allows."""
+    return EmulatorOptions(triton_version=request.param)
 
 
-def _check_unified(fields: dict[str, Any], spec: Unified2DSpec | Unified3DSpec) -> None:
-    problem = UnifiedAttentionProblem(**(PROBLEM | {"dtype": "bf16"} | fields))
+def _check_unified(
+    fields: dict[str, Any],
+    spec: Unified2DSpec | Unified3DSpec | None,
+    options: EmulatorOptions,
+    allowed: Collection[str] = (),
+) -> torch.Tensor:
+    problem = UnifiedAttentionProblem(**(PROBLEM | fields))
     inputs = make_unified_inputs(problem, seed=0)
-    before = inputs.clone()
-    out = poisoned_output(problem, "cpu")
-    result = run_unified(problem, inputs, spec=spec, backend="emulator", out=out)
+    out = run(problem, inputs, spec, options, allowed).out
     comparison = compare(out, unified_reference(problem, inputs), unified_eager(problem, inputs), problem.dtype)
     assert comparison.ok, comparison.describe()
-    assert inputs.changed_since(before) == ()
-    assert result.backend == "emulator"
+    return out
 
 
-@pytest.mark.usefixtures("version")
 @pytest.mark.parametrize("lane", SPECS)
 @pytest.mark.parametrize("feature", FEATURES)
-def test_unified_features(feature: str, lane: str) -> None:
-    _check_unified(FEATURES[feature], SPECS[lane])
+def test_unified_features(feature: str, lane: str, options: EmulatorOptions) -> None:
+    _check_unified(FEATURES[feature], SPECS[lane], options)
 
 
-@pytest.mark.usefixtures("version")
 @pytest.mark.parametrize("lever", LEVERS)
-def test_unified_levers(lever: str) -> None:
-    _check_unified({}, SPECS["2d"].with_changes(**LEVERS[lever]))
+def test_unified_levers(lever: str, options: EmulatorOptions) -> None:
+    _check_unified({}, SPECS["2d"].with_changes(**LEVERS[lever]), options)
+
+
+# Asynchronous copies: code before the branch that finds no tile left reads the LDS of one, and drops what it read.
+AHEAD_OF_THE_BRANCH = ("lds-uninitialised",)
+
+
+def test_global_loads(options: EmulatorOptions) -> None:
+    _check_unified({}, SPECS["2d"].with_changes(buffer_ops=False), options, AHEAD_OF_THE_BRANCH)
+
+
+@pytest.mark.parametrize("lever", ["i64", "transposed 32 x 32", "lazy"])
+def test_split_kv_levers(lever: str, options: EmulatorOptions) -> None:
+    _check_unified({}, SPECS["3d"].with_changes(**LEVERS[lever]), options)
+
+
+@pytest.mark.parametrize("fields", [{}, EVERYTHING], ids=["plain", "all biases, window"])
+def test_the_dispatched_spec(fields: dict[str, Any], options: EmulatorOptions) -> None:
+    _check_unified(fields, None, options)
+
+
+def test_native_fp8_product(options: EmulatorOptions) -> None:
+    _check_unified(FP8, SPECS["2d"].with_changes(fp8_native_qk=True), options)
 
 
 ASYNC: dict[str, Any] = {"async_copy": True, "num_stages": 3, "block_m": 64}
 
 
-@pytest.mark.parametrize("version", ["3.9.0"], indirect=True)
-def test_async_copy(version: str) -> None:
-    _check_unified({}, SPECS["2d"].with_changes(**ASYNC))
-    assert version == "3.9.0"
+@pytest.mark.parametrize("seed", [None, 1])
+def test_async_copy(seed: int | None) -> None:
+    options = EmulatorOptions(triton_version="3.9.0", seed=seed)
+    _check_unified({}, SPECS["2d"].with_changes(**ASYNC), options, AHEAD_OF_THE_BRANCH)
 
 
 @pytest.mark.skipif("3.6.0" not in triton_versions(), reason="Triton 3.6.0 is not at hand")
-@pytest.mark.parametrize("version", ["3.6.0"], indirect=True)
-def test_async_copy_of_triton_3_6_races(version: str) -> None:
+def test_async_copy_of_triton_3_6_races() -> None:
     """Between the last tile of the unmasked loop and the first load of the masked one, Triton 3.6.0 puts no barrier."""
     with pytest.raises(EmulationError, match=r"lds-race: .* buffer_load_dwordx4 .* lds: .* write by wave 0 races"):
-        _check_unified({}, SPECS["2d"].with_changes(**ASYNC))
-    assert version == "3.6.0"
+        _check_unified({}, SPECS["2d"].with_changes(**ASYNC), EmulatorOptions(triton_version="3.6.0"))
 
 
-@pytest.mark.usefixtures("version")
-def test_native_fp8_product() -> None:
-    _check_unified({"q_dtype": "fp8_e4m3", "kv_dtype": "fp8_e4m3"}, SPECS["2d"].with_changes(fp8_native_qk=True))
-
-
-DENSE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "default grid": ({}, {"grid": "default"}),
-    "persistent, query blocks first": ({}, {"num_persistent": 3, "persist_decode": "qb_major"}),
-    "persistent, KV heads first": ({"num_query_heads": 8}, {"num_persistent": 3, "persist_decode": "hkv_major"}),
-    "ragged": ({"seqlen_q": 70, "seqlen_kv": 101}, {"num_persistent": 3, "persist_decode": "qb_major"}),
-    "full, group of 3": ({"causal": False, "num_query_heads": 6}, {"grid": "default"}),
-    "window and sinks": ({"sliding_window": 20, "use_sinks": True}, {"grid": "default"}),
-    "fp16, d128": ({"head_size": 128, "dtype": "fp16"}, {"grid": "default"}),
+QB, HKV = ({"persist_decode": order} for order in ("qb_major", "hkv_major"))
+DENSE: dict[str, tuple[dict[str, Any], DenseSpec]] = {
+    "default grid": ({}, GRID),
+    "persistent, query blocks first": ({"batch": 2}, PERSISTENT.with_changes(**QB)),
+    "persistent, KV heads first": ({"batch": 2, "num_query_heads": 8}, PERSISTENT.with_changes(**HKV)),
+    "ragged": ({"seqlen_q": 70, "seqlen_kv": 101}, PERSISTENT),
+    "more queries than keys": ({"seqlen_q": 101, "seqlen_kv": 70}, GRID),
+    "top left": ({"seqlen_q": 70, "seqlen_kv": 101, "alignment": "top_left"}, GRID),
+    "full, group of 3": ({"causal": False, "num_query_heads": 6}, GRID),
+    "group of 5": ({"num_query_heads": 5, "num_kv_heads": 1}, GRID),
+    "group of 7": ({"num_query_heads": 14}, PERSISTENT),
+    "window": ({"sliding_window": 20}, PERSISTENT),
+    "sinks": ({"use_sinks": True}, GRID),
+    "window and sinks": ({"sliding_window": 20, "use_sinks": True}, GRID),
+    "fp16, d128": ({"head_size": 128, "dtype": "fp16"}, GRID),
+    "fp32, d80": ({"head_size": 80, "dtype": "fp32"}, GRID),
+    "transposed, one masked loop": ({}, GRID.with_changes(transposed_qk=True, mask_split=False)),
+    "rescale every tile": ({}, GRID.with_changes(lazy_rescale=False)),
 }
 
 
-@pytest.mark.usefixtures("version")
-@pytest.mark.parametrize("case", DENSE)
-def test_dense(case: str) -> None:
-    fields, levers = DENSE[case]
+def _check_dense(fields: dict[str, Any], spec: DenseSpec | None, options: EmulatorOptions) -> torch.Tensor:
     common = {"batch": 1, "num_query_heads": 4, "num_kv_heads": 2, "seqlen_q": 80, "seqlen_kv": 80, "head_size": 64}
     problem = DenseAttentionProblem(**(common | {"dtype": "bf16"} | fields))
     inputs = make_dense_inputs(problem, seed=0)
-    out = torch.empty(inputs.q.shape, dtype=torch_dtype(problem.dtype))
-    fill_nan(out)
-    run_dense(problem, inputs, spec=DenseSpec(block_m=64, block_n=32, **levers), backend="emulator", out=out)
+    out = run(problem, inputs, spec, options).out
     comparison = compare(out, dense_reference(problem, inputs), dense_eager(problem, inputs), problem.dtype)
     assert comparison.ok, comparison.describe()
+    return out
 
 
-@pytest.mark.parametrize("lane", SPECS)
-@pytest.mark.parametrize("name", edge_cases.UNIFIED_CASES)
-def test_edge_cases(name: str, lane: str) -> None:
-    case = edge_cases.UNIFIED_CASES[name]("fp16")
-    out = poisoned_output(case.problem, "cpu")
-    run_unified(case.problem, case.inputs, spec=SPECS[lane], backend="emulator", out=out)
-    edge_cases.assert_right(case, out, "fp16")
+@pytest.mark.parametrize("case", DENSE)
+def test_dense(case: str, options: EmulatorOptions) -> None:
+    _check_dense(*DENSE[case], options)
 
 
-@pytest.mark.parametrize("name", ["fp8_e4m3 cache, block 131072", "compute dtype cache, block 65536"])
-def test_block_beyond_2_gib(name: str) -> None:
-    case = edge_cases.HUGE_CASES[name]("bf16")
-    out = poisoned_output(case.problem, "cpu")
-    run_unified(case.problem, case.inputs, spec=SPECS["2d"], backend="emulator", out=out)
-    edge_cases.assert_right(case, out, "bf16")
+def test_the_dispatched_dense_spec(options: EmulatorOptions) -> None:
+    _check_dense({}, None, options)
 
 
-def test_any_order_of_waves_and_loads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "emulate_plan", partial(plan.emulate_plan, seed=1))
-    _check_unified({}, SPECS["2d"])
+PACKED: dict[str, dict[str, Any]] = {
+    "causal": {},
+    "top-left window": {"alignment": "top_left", "sliding_window": 9},
+    "full": {"causal": False},
+}
+
+
+def _check_packed(mask: dict[str, Any], options: EmulatorOptions) -> torch.Tensor:
+    """Members of ragged lengths, one without queries; NaN after the last token."""
+    query_lens, kv_lens = [40, 0, 1, 33], [40, 5, 70, 20]
+    generator = torch.Generator().manual_seed(0)
+
+    def operand(lens: list[int], heads: int) -> torch.Tensor:
+        held = torch.randn(sum(lens) + 1, heads, 64, generator=generator).half()
+        held[-1] = torch.nan
+        return held[:-1]
+
+    def running(lens: list[int]) -> torch.Tensor:
+        return torch.tensor([0, *lens]).cumsum(0).int()
+
+    operands = operand(query_lens, 4), operand(kv_lens, 2), operand(kv_lens, 2)
+    lengths = running(query_lens), running(kv_lens)
+    packing = {"cu_seqlens_q": lengths[0], "cu_seqlens_k": lengths[1], "max_seqlen_q": max(query_lens)}
+    out = run_packed(operands, options, **packing, **mask)
+    float32 = dense_reference_varlen(*operands, *lengths, **mask, dtype=torch.float32)
+    comparison = compare(out, dense_reference_varlen(*operands, *lengths, **mask), float32.half(), "fp16")
+    assert comparison.ok, comparison.describe()
+    return out
+
+
+@pytest.mark.parametrize("mask", PACKED)
+def test_dense_varlen(mask: str, options: EmulatorOptions) -> None:
+    _check_packed(PACKED[mask], options)
+
+
+ANY_ORDER: dict[str, tuple[Any, ...]] = {
+    **{f"{lane}, all biases, window": (_check_unified, EVERYTHING, SPECS[lane]) for lane in SPECS},
+    **{f"{lane}, fp8": (_check_unified, FP8, SPECS[lane]) for lane in SPECS},
+    "2d, group of 5": (_check_unified, FEATURES["group of 5"], SPECS["2d"]),
+    "dense, window and sinks": (_check_dense, *DENSE["window and sinks"]),
+    "dense, query blocks first": (_check_dense, *DENSE["persistent, query blocks first"]),
+    "dense, KV heads first": (_check_dense, *DENSE["persistent, KV heads first"]),
+    "packed": (_check_packed, PACKED["causal"]),
+}
+
+
+@pytest.mark.parametrize("case", ANY_ORDER)
+def test_any_order_of_waves_and_loads(case: str, options: EmulatorOptions) -> None:
+    """Whatever order the waves take, and whenever between request and wait a load arrives: the same bits."""
+    check, *arguments = ANY_ORDER[case]
+    expected = check(*arguments, options)
+    for seed in (1, 2):
+        seeded = EmulatorOptions(triton_version=options.triton_version, seed=seed)
+        assert torch.equal(check(*arguments, seeded), expected)
+
+
+def test_options_that_do_not_fit_are_refused_before_anything_runs() -> None:
+    problem = UnifiedAttentionProblem(**PROBLEM)
+    inputs, out = make_unified_inputs(problem), poisoned_output(problem)
+    with pytest.raises(BackendUnavailable, match="go with backend='emulator', got backend='interpreter'"):
+        run_unified(problem, inputs, backend="interpreter", out=out, emulator=EmulatorOptions())
+    with pytest.raises(TritonVersionError, match=r"Triton 1\.0\.0 is not available"):
+        run_unified(problem, inputs, backend="emulator", out=out, emulator=EmulatorOptions(triton_version="1.0.0"))
+    with pytest.raises(EmulationError, match="seed must be None or an integer >= 0, got -1"):
+        EmulatorOptions(seed=-1)
+    assert out.isnan().all()

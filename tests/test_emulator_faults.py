@@ -50,6 +50,21 @@ def test_a_counted_wait_delivers_the_oldest_load_only() -> None:
     assert "reads v3" in text
 
 
+def test_a_full_counter_stands_for_a_wait() -> None:
+    """63 vector operations can be outstanding, and 15 LDS operations: the next one starts when the oldest is over."""
+    tensors = _pair()
+    loads = ["global_load_dword v2, v1, s[4:5]", *(f"global_load_dword v{i}, v1, s[4:5]" for i in range(3, 66))]
+    assert run_body([*LANE, *loads, *STORE], tensors).findings == ()
+    assert torch.equal(tensors[0], tensors[1])
+    assert "reads v2" in _findings(run_body([*LANE, *loads[:-1], *STORE], tensors), "missing-wait")
+
+    stored = [*LANE, "ds_write_b32 v1, v0", "s_waitcnt lgkmcnt(0)"]
+    reads = [f"ds_read_b32 v{i}, v1" for i in range(2, 18)]
+    assert run_body([*stored, *reads, *STORE], tensors, lds=256).findings == ()
+    assert torch.equal(tensors[1], torch.arange(64, dtype=torch.int32))
+    assert "reads v2" in _findings(run_body([*stored, *reads[:-1], *STORE], tensors, lds=256), "missing-wait")
+
+
 EXCHANGE = ["v_lshlrev_b32 v1, 2, v0", "ds_write_b32 v1, v0", "s_waitcnt lgkmcnt(0)", "s_barrier",
             "v_xor_b32 v3, 0x100, v1",
             "ds_read_b32 v2, v3", "s_waitcnt lgkmcnt(0)", *STORE]  # fmt: skip
@@ -174,6 +189,18 @@ def test_undefined_register_that_reaches_memory() -> None:
 
 def test_undefined_register_that_does_not_matter() -> None:
     assert run_body([*LANE, "v_add_u32 v3, 1, v9", "v_mov_b32 v2, 1", *STORE], _pair()).findings == ()
+
+
+def test_spilled_scalars_are_told_apart() -> None:
+    """An undefined scalar that is spilled beside a defined one matters when it is that one which comes back."""
+    spill = ["s_mov_b32 s20, 1", "v_writelane_b32 v40, s20, 0", "v_writelane_b32 v40, s21, 1"]
+
+    def restored(lane: int) -> EmulationResult:
+        return run_body([*LANE, *spill, f"v_readlane_b32 s22, v40, {lane}", "v_mov_b32 v2, s22", *STORE], _pair())
+
+    assert restored(0).findings == ()
+    assert "the value comes from s21" in _findings(restored(1), "undefined-use")
+    assert "the value comes from a spilled scalar" in _findings(restored(2), "undefined-use")
 
 
 def test_store_into_an_input() -> None:

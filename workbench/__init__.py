@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from workbench.device import Device, detect_device, load_device
     from workbench.dispatch import select_path, select_spec
     from workbench.environment import environment_facts
+    from workbench.gfx950.emulator import EmulatorOptions
     from workbench.inputs import make_dense_inputs, make_unified_inputs
     from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
     from workbench.reference import dense_reference, unified_reference
@@ -24,6 +25,7 @@ _MODULE_OF_NAME = {
     "DenseAttentionProblem": "problem",
     "DenseSpec": "spec",
     "Device": "device",
+    "EmulatorOptions": "gfx950.emulator",
     "Scenario": "scenarios",
     "Unified2DSpec": "spec",
     "Unified3DSpec": "spec",
@@ -49,6 +51,7 @@ __all__ = [
     "DenseAttentionProblem",
     "DenseSpec",
     "Device",
+    "EmulatorOptions",
     "Scenario",
     "Unified2DSpec",
     "Unified3DSpec",

@@ -79,7 +79,3 @@ class ProfilerUnavailable(WorkbenchError, RuntimeError):
 
 class ModelError(WorkbenchError, ValueError):
     """A model was asked for what it cannot say, or given values that contradict each other."""
-
-
-class OrderError(ModelError):
-    """A work order does not meet every item of the problem exactly once."""

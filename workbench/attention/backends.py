@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
     from workbench.device import Device
-    from workbench.gfx950.emulator import EmulationResult
+    from workbench.gfx950.emulator import EmulationResult, EmulatorOptions
     from workbench.spec import KernelSpec
 
 BACKENDS = ("auto", "gpu", "interpreter", "emulator")
@@ -35,10 +35,12 @@ class AttentionResult:
     """One for each launch that the emulator ran: counters and findings."""
 
 
-def resolve_backend(backend: str, tensor: torch.Tensor) -> str:
+def resolve_backend(backend: str, tensor: torch.Tensor, emulator: EmulatorOptions | None = None) -> str:
     """The backend that serves tensors on this device. An explicit request is met or refused, never replaced."""
     if backend not in BACKENDS:
         raise BackendUnavailable(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    if emulator is not None and backend != "emulator":
+        raise BackendUnavailable(f"emulator options go with backend='emulator', got backend={backend!r}")
     kind = tensor.device.type
     if kind not in ("cuda", "cpu"):
         raise TensorError(f"tensors must be on a GPU ('cuda', also on ROCm) or the CPU, got {tensor.device}")
@@ -86,7 +88,9 @@ def device_for(backend: str, tensor: torch.Tensor) -> Device | None:
     return load_device(EMULATED_DEVICE)
 
 
-def execute(launches: Sequence[KernelLaunch], backend: str, tensor: torch.Tensor) -> tuple[EmulationResult, ...]:
+def execute(
+    launches: Sequence[KernelLaunch], backend: str, tensor: torch.Tensor, emulator: EmulatorOptions | None = None
+) -> tuple[EmulationResult, ...]:
     """Run a plan on a resolved backend; on a GPU asynchronously, on the current stream of the tensor's device.
 
     Returns what the emulator counted, nothing elsewhere.
@@ -97,7 +101,7 @@ def execute(launches: Sequence[KernelLaunch], backend: str, tensor: torch.Tensor
     if backend == "emulator":
         from workbench.gfx950.emulator.plan import emulate_plan
 
-        return tuple(emulate_plan(launches, strict=True))
+        return tuple(emulate_plan(launches, emulator))
     import torch
 
     with torch.cuda.device(tensor.device):

@@ -27,6 +27,7 @@ from workbench.spec import DenseSpec
 
 if TYPE_CHECKING:
     from workbench.device import Device
+    from workbench.gfx950.emulator import EmulatorOptions
     from workbench.inputs import DenseInputs
     from workbench.problem import CausalAlignment
 
@@ -49,6 +50,7 @@ def dense_attention(
     spec: DenseSpec | None = None,
     backend: str = "auto",
     device: Device | None = None,
+    emulator: EmulatorOptions | None = None,
 ) -> torch.Tensor:
     """Attention over contiguous keys and values; returns `out`, shaped like q.
 
@@ -62,8 +64,8 @@ def dense_attention(
 
     max_seqlen_q bounds the members' queries, max_seqlen_k their keys (only the choice of a spec asks for it). spec:
     how to build the kernel, instead of the dispatcher's choice. backend: 'gpu', 'interpreter', 'emulator', or 'auto' by
-    where q lives. device: a device description to dispatch for, instead of the one that holds q. Nothing waits for the
-    GPU.
+    where q lives. device: a device description to dispatch for, instead of the one that holds q. emulator: options of
+    that backend. Nothing waits for the GPU.
 
     Raises TensorError, ProblemError, SpecError, UnsupportedError or BackendUnavailable before anything runs.
     """
@@ -71,7 +73,7 @@ def dense_attention(
         q, k, v, out, softmax_scale, causal, alignment, sliding_window, sinks, cu_seqlens_q, cu_seqlens_k, max_seqlen_q
     )
     longest_kv = k.shape[-3] if max_seqlen_k is None else max_seqlen_k
-    return _run(call, _problem(call, longest_kv), spec, backend, device).out
+    return _run(call, _problem(call, longest_kv), spec, backend, device, emulator).out
 
 
 def run_dense(
@@ -81,6 +83,7 @@ def run_dense(
     spec: DenseSpec | None = None,
     backend: str = "auto",
     device: Device | None = None,
+    emulator: EmulatorOptions | None = None,
     out: torch.Tensor | None = None,
 ) -> AttentionResult:
     """The same call on a problem and its inputs; also returns what was chosen and why."""
@@ -89,19 +92,24 @@ def run_dense(
         inputs.q, inputs.k, inputs.v, out, problem.softmax_scale, problem.causal, problem.alignment,
         problem.sliding_window, inputs.sinks if problem.use_sinks else None, None, None, None,
     )  # fmt: skip
-    return _run(call, problem, spec, backend, device)
+    return _run(call, problem, spec, backend, device, emulator)
 
 
 def _run(
-    call: DenseCall, problem: DenseAttentionProblem, spec: DenseSpec | None, backend: str, device: Device | None
+    call: DenseCall,
+    problem: DenseAttentionProblem,
+    spec: DenseSpec | None,
+    backend: str,
+    device: Device | None,
+    emulator: EmulatorOptions | None,
 ) -> AttentionResult:
-    backend = resolve_backend(backend, call.q)
+    backend = resolve_backend(backend, call.q, emulator)
     device = device or device_for(backend, call.q)
     spec, reasons = _choose(call, problem, spec, device)
     num_persistent = num_persistent_programs(spec, device)
     order, why = _work_order(call, problem, spec, num_persistent)
     launches = plan_dense(call, spec, num_persistent, order)
-    emulation = execute(launches, backend, call.q) if num_work_items(call, spec.block_m) > 0 else ()
+    emulation = execute(launches, backend, call.q, emulator) if num_work_items(call, spec.block_m) > 0 else ()
     return AttentionResult(call.out, "dense", spec, backend, (*reasons, *why), emulation)
 
 

@@ -30,6 +30,7 @@ from workbench.spec import Unified2DSpec, Unified3DSpec
 
 if TYPE_CHECKING:
     from workbench.device import Device
+    from workbench.gfx950.emulator import EmulatorOptions
     from workbench.inputs import UnifiedInputs
     from workbench.launch import KernelLaunch
 
@@ -65,6 +66,7 @@ def unified_attention(
     spec: UnifiedSpecs | None = None,
     backend: str = "auto",
     device: Device | None = None,
+    emulator: EmulatorOptions | None = None,
 ) -> torch.Tensor:
     """Causal attention of packed queries over a paged cache; returns `out`, [total_q, Hq, d].
 
@@ -79,7 +81,8 @@ def unified_attention(
 
     lane: 'auto' follows workbench.dispatch.select_path, '2d' and '3d' force a kernel. spec: how to build it, instead
     of the dispatcher's choice. backend: 'gpu', 'interpreter', 'emulator' (gfx950 code on CPU tensors), or 'auto' by
-    where q lives. device: a device description to dispatch for, instead of the one that holds q.
+    where q lives. device: a device description to dispatch for, instead of the one that holds q. emulator: options of
+    that backend.
 
     Raises TensorError, ProblemError, SpecError, UnsupportedError or BackendUnavailable before anything runs.
     """
@@ -91,7 +94,7 @@ def unified_attention(
         q, k, v, out, cu_seqlens_q, max_seqlen_q, seqused_k, max_seqlen_k, softmax_scale, window_size, block_table,
         softcap, q_descale, k_descale, v_descale, alibi_slopes, qq_bias, sinks,
     )  # fmt: skip
-    return _run(call, _problem(call), lane, spec, backend, device).out
+    return _run(call, _problem(call), lane, spec, backend, device, emulator).out
 
 
 def run_unified(
@@ -102,6 +105,7 @@ def run_unified(
     spec: UnifiedSpecs | None = None,
     backend: str = "auto",
     device: Device | None = None,
+    emulator: EmulatorOptions | None = None,
     out: torch.Tensor | None = None,
 ) -> AttentionResult:
     """The same call on a problem and its inputs; also returns what was chosen and why."""
@@ -116,7 +120,7 @@ def run_unified(
         inputs.sinks if problem.use_sinks else None,
     )  # fmt: skip
     check_unified_inputs(problem, inputs)
-    return _run(call, problem, lane, spec, backend, device)
+    return _run(call, problem, lane, spec, backend, device, emulator)
 
 
 def plan_unified(
@@ -141,12 +145,13 @@ def _run(
     spec: UnifiedSpecs | None,
     backend: str,
     device: Device | None,
+    emulator: EmulatorOptions | None,
 ) -> AttentionResult:
-    backend = resolve_backend(backend, call.q)
+    backend = resolve_backend(backend, call.q, emulator)
     device = device or device_for(backend, call.q)
     lane, spec, reasons = _choose(problem, lane, spec, device)
     launches = plan_unified(call, problem, spec)
-    emulation = execute(launches, backend, call.q) if call.q.shape[0] > 0 else ()
+    emulation = execute(launches, backend, call.q, emulator) if call.q.shape[0] > 0 else ()
     return AttentionResult(call.out, lane, spec, backend, reasons, emulation)
 
 

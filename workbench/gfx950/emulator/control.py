@@ -37,8 +37,7 @@ def _scalar_load(b: Builder) -> Run:
             in_range = np.broadcast_to(shift + _U64(4 * count) <= records(g), where.shape)
             mask = None if in_range.all() else in_range
         values = machine.read_scalar(ins, g, np.broadcast_to(where + shift, (g.n, 1)), 4 * count, mask)
-        g.lgkm.append(Pending(ins.index, True, target.index, values, None, bits))
-        g.pending |= bits
+        machine.issue_local(g, Pending(ins.index, True, target.index, values, None, bits))
 
     return run
 

@@ -65,8 +65,7 @@ def _read(b: Builder) -> Run:
         if signed:
             narrow = np.int8 if size == 1 else np.int16
             values = values.astype(narrow).astype(np.int32).view(_U32)
-        g.lgkm.append(Pending(ins.index, False, row, values, g.lanes, bits, half, touched=touched))
-        g.pending |= bits
+        machine.issue_local(g, Pending(ins.index, False, row, values, g.lanes, bits, half, touched=touched))
 
     return run
 
@@ -82,7 +81,7 @@ def _write(b: Builder) -> Run:
         place = lds.locate(ins, g, offsets(g), size)
         machine.count_lds(ins, g, place, size, write=True)
         touched = lds.write(ins, g, place, _stacked(g, data, shift), size)
-        g.lgkm.append(Pending(ins.index, False, 0, None, None, 0, touched=touched))
+        machine.issue_local(g, Pending(ins.index, False, 0, None, None, 0, touched=touched))
 
     return run
 
@@ -115,8 +114,7 @@ def _two(b: Builder) -> Run:
             else:
                 touched = lds.write(ins, g, place, _stacked(g, data[i], 0), size)
         result = np.concatenate(values) if reading else None
-        g.lgkm.append(Pending(ins.index, False, row, result, g.lanes, bits, touched=touched))
-        g.pending |= bits
+        machine.issue_local(g, Pending(ins.index, False, row, result, g.lanes, bits, touched=touched))
 
     return run
 
@@ -152,8 +150,7 @@ def _read_transposed(b: Builder) -> Run:
                 picked = wide.take(sources[register * half + i], axis=1)
                 word |= ((picked >> shift) & keep) << np.uint64(8 * element * i)
             values[register] = word
-        g.lgkm.append(Pending(ins.index, False, row, values, g.lanes, bits, touched=touched))
-        g.pending |= bits
+        machine.issue_local(g, Pending(ins.index, False, row, values, g.lanes, bits, touched=touched))
 
     return run
 
@@ -163,7 +160,7 @@ def _permute(b: Builder) -> Run:
     """Moves values between lanes by a byte address; LDS memory is not touched. Inactive lanes give 0."""
     pull = b.ins.opcode == "ds_bpermute_b32"
     row, bits = _destination(b, 1)
-    offsets, value, ins = _offsets(b, 1, b.modifier("offset")), b.u32(2), b.ins
+    offsets, value, machine, ins = _offsets(b, 1, b.modifier("offset")), b.u32(2), b.machine, b.ins
 
     def run(g: Group) -> None:
         lane = (np.broadcast_to(offsets(g), (g.n, WAVE)) >> 2) & 63
@@ -177,8 +174,7 @@ def _permute(b: Builder) -> Run:
             active = np.ones((g.n, WAVE), bool) if g.lanes is None else g.lanes
             wave, source = np.nonzero(active)
             moved[wave, lane[wave, source]] = data[wave, source]
-        g.lgkm.append(Pending(ins.index, False, row, moved[None], g.lanes, bits))
-        g.pending |= bits
+        machine.issue_local(g, Pending(ins.index, False, row, moved[None], g.lanes, bits))
 
     return run
 
@@ -218,14 +214,13 @@ def _swizzle_from_code(code: int) -> Array:
 def _swizzle(b: Builder) -> Run:
     source = _swizzle_sources(b)
     row, bits = _destination(b, 1)
-    value, ins = b.u32(1), b.ins
+    value, machine, ins = b.u32(1), b.machine, b.ins
 
     def run(g: Group) -> None:
         data = np.broadcast_to(value(g), (g.n, WAVE))
         if g.lanes is not None:
             data = np.where(g.lanes, data, _U32(0))
-        g.lgkm.append(Pending(ins.index, False, row, data[:, source][None], g.lanes, bits))
-        g.pending |= bits
+        machine.issue_local(g, Pending(ins.index, False, row, data[:, source][None], g.lanes, bits))
 
     return run
 
@@ -265,7 +260,6 @@ def _lds_atomic(b: Builder) -> Run:
                 typed[at] = function(typed[at], data[wave, lane].view(dtype))
         else:
             function.at(typed, index[active], np.ascontiguousarray(data[active]).view(dtype))
-        g.lgkm.append(Pending(ins.index, False, row, old[None] if returns else None, g.lanes, bits))
-        g.pending |= bits
+        machine.issue_local(g, Pending(ins.index, False, row, old[None] if returns else None, g.lanes, bits))
 
     return run

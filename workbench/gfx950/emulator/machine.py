@@ -22,14 +22,19 @@ from workbench.gfx950.emulator.memory import AccessError, Allocation
 from workbench.gfx950.emulator.mode import initial_mode
 from workbench.gfx950.emulator.program import Instruction, Program
 from workbench.gfx950.emulator.registry import build
-from workbench.gfx950.emulator.state import SCALAR_BIT, WAVE, Array, Group, Pending, WaveState
-from workbench.gfx950.emulator.undefined import UndefinedValues, register_names
+from workbench.gfx950.emulator.state import WAVE, Array, Group, Pending, WaveState
+from workbench.gfx950.emulator.undefined import LaneFiles, UndefinedValues, register_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FAMILIES = (control, convert, lds, mfma, salu, vcompare, vfloat, vinteger, vmem, vpacked)
 """Importing them fills the opcode table."""
+
+MAX_VMCNT = 63
+MAX_LGKMCNT = 15
+"""Largest values of the counters of outstanding operations (6 and 4 bits). At the limit a wave issues nothing more, and
+compilers leave out the wait that this stall stands for."""
 MAX_INSTRUCTIONS_PER_WAVE = 20_000_000
 """A wave that executes more is taken for one that never ends: over 10,000 key tiles of the largest kernel here."""
 
@@ -72,6 +77,7 @@ class Machine:
         self.steps = 0
         self.findings = Findings()
         self.undefined = UndefinedValues()
+        self.lane_files = LaneFiles(self.program)
         self.tainted: dict[int, Array] | None = None
         """The group's undefined registers after the running instruction, where it spreads them."""
         self.counters = Counters(self.program, self.waves_per_workgroup, trace)
@@ -89,9 +95,8 @@ class Machine:
     def _step(self, instruction: Instruction) -> Step:
         builder = Builder(instruction, self)
         run = build(builder)
-        return Step(
-            run, builder.reads, builder.reads | builder.writes, builder.writes, builder.writes_exec, instruction
-        )
+        reads, writes = self.lane_files.masks(instruction, builder.reads, builder.writes)
+        return Step(run, reads, reads | writes, writes, builder.writes_exec, instruction)
 
     # -- workgroups ------------------------------------------------------------------------------------------------
 
@@ -108,8 +113,8 @@ class Machine:
         self.live[:count] = self.waves_per_workgroup
         self.waiting[:] = 0
         defined = initial_registers(self.launch, self.state, first, count)
-        everything = (1 << SCALAR_BIT + 128) - 1
-        group = Group(np.arange(waves), self.program.entry, everything & ~defined, self.mode)
+        undefined = self.lane_files.all_registers & ~defined
+        group = Group(np.arange(waves), self.program.entry, undefined, self.mode)
         group.refresh_lanes(self.state)
         self.ready, self.parked = [group], []
         self.counters.waves += waves
@@ -189,6 +194,20 @@ class Machine:
             self.flush_denormals(before)
 
     # -- late delivery ---------------------------------------------------------------------------------------------
+
+    def issue_vector(self, g: Group, entry: Pending) -> None:
+        """A vector memory operation starts; at the counter's limit only once the oldest one is over."""
+        g.vm.append(entry)
+        g.pending |= entry.bits
+        if len(g.vm) > MAX_VMCNT:
+            self.deliver_vector(g, len(g.vm) - MAX_VMCNT)
+
+    def issue_local(self, g: Group, entry: Pending) -> None:
+        """An LDS operation or a scalar load starts, within the limit of their common counter."""
+        g.lgkm.append(entry)
+        g.pending |= entry.bits
+        if len(g.lgkm) > MAX_LGKMCNT:
+            self.deliver_local(g, MAX_LGKMCNT)
 
     def deliver_vector(self, g: Group, count: int) -> None:
         """The `count` oldest vector memory operations become visible."""

@@ -1,32 +1,55 @@
-"""Launch plans on the emulator: compile each kernel for gfx950 offline, then run it on the plan's CPU tensors."""
+"""Launch plans on the emulator: compile the kernels for gfx950 offline, then run them on the plan's CPU tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from workbench.errors import CompileError
 from workbench.gfx950.emulator.api import EmulationResult, emulate
+from workbench.gfx950.emulator.options import EmulatorOptions
 
 if TYPE_CHECKING:
+    from workbench.compiler import CompiledKernel
     from workbench.launch import KernelLaunch
 
 TARGET = "gfx950"
-_OUTPUT_PREFIXES = ("p_out", "p_segm_")
 
 
-def emulate_plan(
-    launches: Sequence[KernelLaunch], *, triton_version: str = "", **options: Any
-) -> list[EmulationResult]:
+def emulate_plan(launches: Sequence[KernelLaunch], options: EmulatorOptions | None = None) -> list[EmulationResult]:
     """Run the launches one after the other, as a stream would; one result each.
 
-    triton_version: the compiler to use, empty for the installed one. options: as for `emulate`.
+    CompileError, TritonVersionError or TargetError before anything runs; EmulationError as for `emulate`.
     """
-    from workbench.compiler import compile_kernel
+    options = options or EmulatorOptions()
+    results = []
+    for launch, kernel in zip(launches, _compiled(launches, options.triton_version), strict=True):
+        result = emulate(
+            kernel,
+            launch.grid,
+            launch.args,
+            outputs=_outputs(launch),
+            seed=options.seed,
+            strict=options.strict,
+            check_races=options.check_races,
+            trace=options.trace,
+        )
+        results.append(result)
+    return results
+
+
+def _outputs(launch: KernelLaunch) -> list[str]:
+    """The output, or the workspaces of a kernel that leaves the output to the next one."""
+    return ["p_out"] if "p_out" in launch.args else [name for name in launch.args if name.startswith("p_segm_")]
+
+
+def _compiled(launches: Sequence[KernelLaunch], triton_version: str) -> list[CompiledKernel]:
+    from workbench.compiler import compile_many
     from workbench.compiler.variants import launch_request
 
-    results = []
-    for launch in launches:
-        kernel = compile_kernel(launch_request(launch, TARGET, triton_version=triton_version))
-        outputs = [name for name in launch.args if name.startswith(_OUTPUT_PREFIXES)]
-        results.append(emulate(kernel, launch.grid, launch.args, outputs=outputs, **options))
-    return results
+    kernels = []
+    for outcome in compile_many([launch_request(launch, TARGET, triton_version=triton_version) for launch in launches]):
+        if isinstance(outcome, CompileError):
+            raise outcome
+        kernels.append(outcome)
+    return kernels

@@ -11,16 +11,56 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workbench.gfx950.emulator.program import Instruction
+from workbench.gfx950.emulator.program import Instruction, Program
 from workbench.gfx950.emulator.state import SCALAR_BIT, Array, Group
 
 if TYPE_CHECKING:
     from workbench.gfx950.emulator.machine import Machine, Step
 
+LANE_BIT = SCALAR_BIT + 128
+"""First bit after the scalar registers, for the lanes of LaneFiles."""
 _SINKS = {"vmem load", "vmem store", "vmem to lds", "vmem atomic", "scratch load", "scratch store", "lds read",
           "lds write", "lds atomic", "smem", "branch"}  # fmt: skip
 _HALVES_APART = ("v_mad_u64_u32", "v_mad_i64_i32", "v_lshl_add_u64", "v_mov_b64", "v_pk_")
 """Instructions whose low result does not depend on the high half of a source pair."""
+
+
+class LaneFiles:
+    """Vector registers that hold spilled scalars, one a lane: each lane counts as a register of its own.
+
+    These are the registers that the program names in v_writelane and v_readlane with constant lanes alone.
+    """
+
+    def __init__(self, program: Program) -> None:
+        files: set[int] = set()
+        others: set[int] = set()
+        for ins in program.instructions:
+            owner = _lane_access(ins)
+            for position, operand in enumerate(ins.operands):
+                if operand.kind == "v":
+                    named = range(operand.index, operand.index + operand.count)
+                    (files if owner == position else others).update(named)
+        self._first_bit = {register: LANE_BIT + 64 * place for place, register in enumerate(sorted(files - others))}
+
+    @property
+    def all_registers(self) -> int:
+        """Mask of every register there is."""
+        return (1 << LANE_BIT + 64 * len(self._first_bit)) - 1
+
+    def masks(self, ins: Instruction, reads: int, writes: int) -> tuple[int, int]:
+        """What an instruction reads and writes, with lanes in the place of such registers."""
+        owner = _lane_access(ins)
+        if owner is None or ins.operands[owner].index not in self._first_bit:
+            return reads, writes
+        register = ins.operands[owner].index
+        lane = 1 << self._first_bit[register] + int(ins.operands[2].value) % 64
+        return (reads, lane) if owner == 0 else (reads & ~(1 << register) | lane, writes)
+
+
+def _lane_access(ins: Instruction) -> int | None:
+    """Position of the vector register of which an instruction writes or reads one, constant lane."""
+    position = {"v_writelane_b32": 0, "v_readlane_b32": 1}.get(ins.opcode)
+    return position if position is not None and ins.operands[2].kind == "const" else None
 
 
 class UndefinedValues:
@@ -92,7 +132,10 @@ def register_names(bits: int) -> str:
         if bits >> bit & 1:
             scalar = bit - SCALAR_BIT
             special = {106: "vcc_lo", 107: "vcc_hi", 124: "m0", 125: "scc", 126: "exec_lo", 127: "exec_hi"}
-            names.append(
-                special.get(scalar, f"s{scalar}") if scalar >= 0 else f"a{bit - 256}" if bit >= 256 else f"v{bit}"
-            )
+            if bit >= LANE_BIT:
+                names.append("a spilled scalar")
+            elif scalar >= 0:
+                names.append(special.get(scalar, f"s{scalar}"))
+            else:
+                names.append(f"a{bit - 256}" if bit >= 256 else f"v{bit}")
     return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")

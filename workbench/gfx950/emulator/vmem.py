@@ -151,8 +151,7 @@ def _load(b: Builder) -> Run:
         values = machine.read_global(b.ins, g, where, size, lanes)
         if signed:
             values = _sign(values, size)
-        g.vm.append(Pending(pc, False, row, values, g.lanes, bits, half))
-        g.pending |= bits
+        machine.issue_vector(g, Pending(pc, False, row, values, g.lanes, bits, half))
 
     return run
 
@@ -178,7 +177,7 @@ def _load_to_lds(b: Builder, size: int, first: int) -> Run:
         if int(start.max()) > machine.lds.size:
             raise b.error(f"M0 = {int(start.max()):#x} is outside the {machine.lds.size} bytes of LDS")
         entry = machine.lds.arriving(b.ins, g, start + lane_offsets, values)
-        g.vm.append(Pending(pc, False, 0, None, None, 0, lds=entry))
+        machine.issue_vector(g, Pending(pc, False, 0, None, None, 0, lds=entry))
 
     return run
 
@@ -204,7 +203,7 @@ def _store(b: Builder) -> Run:
         where, in_range = address(g)
         values = [value(g) >> _U32(shift) if shift else value(g) for value in data]
         machine.write_global(b.ins, g, where, values, size, _combined(g.lanes, in_range))
-        g.vm.append(Pending(pc, False, 0, None, None, 0))
+        machine.issue_vector(g, Pending(pc, False, 0, None, None, 0))
 
     return run
 
@@ -249,8 +248,7 @@ def _atomic(b: Builder) -> Run:
         lanes = _combined(g.lanes, in_range)
         values = [np.broadcast_to(value(g), (g.n, WAVE)) for value in data]
         old = apply_atomic(machine, b.ins, g, where, values, atomic, lanes)
-        g.vm.append(Pending(pc, False, row, np.stack(old) if returns else None, g.lanes, bits))
-        g.pending |= bits
+        machine.issue_vector(g, Pending(pc, False, row, np.stack(old) if returns else None, g.lanes, bits))
 
     return run
 
@@ -262,10 +260,10 @@ _CACHE_CONTROL = "buffer_wbl2 buffer_inv buffer_wbinvl1 buffer_wbinvl1_vol s_dca
 def _cache_control(b: Builder) -> Run:
     """Memory is coherent here. A write-back counts in vmcnt like a store."""
     counts = b.ins.opcode == "buffer_wbl2"
-    pc = b.ins.index
+    machine, pc = b.machine, b.ins.index
 
     def run(g: Group) -> None:
         if counts:
-            g.vm.append(Pending(pc, False, 0, None, None, 0))
+            machine.issue_vector(g, Pending(pc, False, 0, None, None, 0))
 
     return run
