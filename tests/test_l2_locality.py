@@ -39,8 +39,18 @@ def test_an_order_that_dispatch_refuses_is_modelled_and_marked(headline):
     assert all("under 2 x 256 programs" in case.refused["hkv_major"] for case in cases)
     table = order_table(cases, "scenario")
     assert len(table.rows) == 6
-    assert repr(table).count("refused: unbalanced") == 2
+    assert [row[-1].text for row in table.rows] == ["yes", "yes", "refused"] * 2
     assert "dispatch refuses" in conclusion(cases, SMALL[0], cases)
+
+
+def test_an_order_that_misses_items_has_no_result_and_a_reason():
+    (case,) = compare_orders([SMALL[0]], MI355X, ("qb_major", "gqa_pair"), QUICK)
+    (missing,) = what_if(SMALL[0], MI355X, ("qb_major", "gqa_pair"), QUICK, "block_m", [256])
+    assert set(missing.results) == {"qb_major"}
+    assert "got 1 blocks" in missing.refused["gqa_pair"]
+    assert len(order_table([missing], "block_m").rows) == 1
+    assert what_if_plot({"block_m": [case, missing]}, "a study")._repr_png_()[0].startswith(b"\x89PNG")
+    assert order_plot([case, missing], SMALL[0], MI355X).alt.startswith("L2 hit rate")
 
 
 def test_published_figures_stand_beside_the_one_problem_they_are_of(headline):

@@ -11,10 +11,10 @@ from workbench import EmulatorOptions
 from workbench.attention import run_dense
 from workbench.device import load_device
 from workbench.dispatch import select_dense_spec
-from workbench.errors import ModelError
+from workbench.errors import ModelError, OrderError
 from workbench.inputs import make_dense_inputs
 from workbench.model import CacheGeometry, L2Assumptions, l2_geometry, model_l2, replay_trace
-from workbench.model.dense_order import decode_items, key_ranges, schedule
+from workbench.model.dense_order import PAIRED, decode_items, key_ranges, schedule
 from workbench.problem import DenseAttentionProblem
 from workbench.published import load_published
 from workbench.scenarios import find
@@ -49,14 +49,22 @@ def range_kernel(
     tl.store(p_out + 2 * i_qblock + 1, block.key_hi)
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(("blocks", "heads", "batch", "group"), [(5, 6, 2, 3), (4, 8, 1, 8), (1, 2, 3, 1)])
+@pytest.mark.parametrize("order", [*ORDERS, *PAIRED])
+@pytest.mark.parametrize(
+    ("blocks", "heads", "batch", "group"), [(5, 6, 2, 3), (4, 8, 1, 8), (6, 8, 3, 4), (1, 2, 3, 1)]
+)
 def test_work_items_are_the_kernels(order, blocks, heads, batch, group, device):
+    if order in PAIRED and blocks % 2:
+        with pytest.raises(OrderError, match="needs an even number of blocks"):
+            decode_items(order, blocks, heads, batch, group)
+        return
     count = blocks * heads * batch
     out = torch.empty(count, 3, dtype=torch.int32, device=device)
     decode_kernel[(count,)](out, blocks, heads, batch, GROUP=group, ORDER=order)
     items = decode_items(order, blocks, heads, batch, group)
-    assert np.stack([items.qblock, items.head, items.batch], axis=1).tolist() == out.tolist()
+    triples = np.stack([items.qblock, items.head, items.batch], axis=1)
+    assert triples.tolist() == out.tolist()
+    assert len(np.unique(triples, axis=0)) == count
 
 
 @pytest.mark.parametrize(
@@ -199,6 +207,17 @@ def test_results_by_xcd_and_operand(headline):
     assert result.bytes_beyond_l2 == result.total_misses * 128
 
 
+def test_a_paired_order_brings_its_number_of_programs():
+    scenario = find("dense_headline")
+    spec = select_dense_spec(scenario.problem, MI355X).spec
+    quick = L2Assumptions(sampled_sets=4)
+    pair, phases = (model_l2(scenario.problem, spec, MI355X, order, assumptions=quick) for order in PAIRED)
+    assert (pair.num_persistent, phases.num_persistent) == (256, 2048)
+    assert pair.requests.sum(axis=1).tolist() == phases.requests.sum(axis=1).tolist()
+    with pytest.raises(OrderError, match="a group that 2 divides, got 32 blocks and a group of 3"):
+        model_l2(scenario.problem.with_changes(num_query_heads=24), spec, MI355X, "gqa_pair")
+
+
 def test_programs_wait_for_a_slot_and_phases_for_the_slowest():
     tiles = np.array([1, 2, 3, 4, 5, 6])
     plan = schedule(tiles, "grid", 0, 2, 1, L2Assumptions())
@@ -218,7 +237,7 @@ def test_programs_wait_for_a_slot_and_phases_for_the_slowest():
         (lambda: L2Assumptions(drift=1.5), "drift must be"),
         (lambda: L2Assumptions(kv_requests=0), "kv_requests must be an integer >= 1, got 0"),
         (
-            lambda: model_l2(SMALL, small_spec("grid"), MI355X, "gqa_pair"),
+            lambda: model_l2(SMALL, small_spec("grid"), MI355X, "hq_major"),
             "order must be one of grid, qb_major, hkv_maj",
         ),
         (

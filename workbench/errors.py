@@ -79,3 +79,7 @@ class ProfilerUnavailable(WorkbenchError, RuntimeError):
 
 class ModelError(WorkbenchError, ValueError):
     """A model was asked for what it cannot say, or given values that contradict each other."""
+
+
+class OrderError(ModelError):
+    """A work order does not meet every item of the problem exactly once."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from workbench.errors import ModelError
+from workbench.errors import ModelError, OrderError
 from workbench.plan_dense import WorkOrder
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from workbench.problem import DenseAttentionProblem
 
 ORDERS: tuple[str, ...] = get_args(WorkOrder)
+PAIRED = ("gqa_pair", "gqa_pair_2phase")
+"""Orders that are for one number of programs each."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +44,39 @@ def decode_items(order: str, num_q_blocks: int, num_heads: int, batch: int, grou
     member = item % batch
     if order == "qb_major":
         return WorkItems(item // (batch * num_heads), item // batch % num_heads, member)
+    if order in PAIRED:
+        return _decode_paired(item, order, num_q_blocks, num_heads, batch, group)
     if order != "hkv_major":
         raise ModelError(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
     head = item // (batch * group * num_q_blocks) * group + item // batch % group
     slot = item // (batch * group) % num_q_blocks
     half = num_q_blocks // 2
     return WorkItems(np.where(slot < half, slot, num_q_blocks - 1 - (slot - half)), head, member)
+
+
+def paired_programs(order: str, num_q_blocks: int, num_heads: int, batch: int, group: int) -> int:
+    """Programs that a paired order is for: pairs of query blocks x sharers of a KV head x KV heads x batch.
+
+    OrderError where query blocks or heads do not pair, so that the order would not meet every item once.
+    """
+    sharers = 2 if order == "gqa_pair" else group
+    if num_q_blocks % 2 or group % sharers:
+        raise OrderError(
+            f"{order} pairs query blocks and shares a KV head between {sharers} programs: it needs an even number of "
+            f"blocks and a group that {sharers} divides, got {num_q_blocks} blocks and a group of {group}"
+        )
+    return num_q_blocks // 2 * sharers * (num_heads // group) * batch
+
+
+def _decode_paired(item: Array, order: str, num_q_blocks: int, num_heads: int, batch: int, group: int) -> WorkItems:
+    programs = paired_programs(order, num_q_blocks, num_heads, batch, group)
+    sharers = 2 if order == "gqa_pair" else group
+    served, num_kv_heads = group // sharers, num_heads // group
+    program, step = item % programs, item // programs
+    head_kv = program // (sharers * batch) % num_kv_heads
+    pair = program // (sharers * batch * num_kv_heads)
+    head = head_kv * group + program % sharers * served + step % served
+    return WorkItems(np.where(step < served, pair, num_q_blocks - 1 - pair), head, program // sharers % batch)
 
 
 def key_ranges(problem: DenseAttentionProblem, block_m: int) -> tuple[Array, Array]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from workbench.model.cache import Array, CacheGeometry
     from workbench.model.l2_assumptions import L2Assumptions
     from workbench.problem import DenseAttentionProblem
-    from workbench.spec import DenseSpec
+    from workbench.spec import DenseGeometry
 
 OPERANDS = ("q", "k", "v", "o")
 _BASE_SHIFT = 40
@@ -92,7 +92,7 @@ class _LineTable:
 
 def dense_requests(
     problem: DenseAttentionProblem,
-    spec: DenseSpec,
+    spec: DenseGeometry,
     order: str,
     num_persistent: int,
     slots: int,
@@ -132,7 +132,7 @@ def _constant(operand: str, like: Array) -> Array:
 
 def _blocks(
     problem: DenseAttentionProblem,
-    spec: DenseSpec,
+    spec: DenseGeometry,
     order: str,
     num_persistent: int,
     slots: int,

@@ -14,6 +14,7 @@ import numpy as np
 
 from workbench.errors import ModelError
 from workbench.model.cache import Array, CacheGeometry, l2_geometry, lru_hits, sample_sets
+from workbench.model.dense_order import PAIRED, paired_programs
 from workbench.model.dense_requests import OPERANDS, Requests, dense_requests
 from workbench.model.l2_assumptions import L2Assumptions
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from workbench.device import Device
     from workbench.gfx950.emulator.counters import MemoryTrace
     from workbench.problem import DenseAttentionProblem
-    from workbench.spec import DenseSpec
+    from workbench.spec import DenseGeometry
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class L2Result:
 
 def model_l2(
     problem: DenseAttentionProblem,
-    spec: DenseSpec,
+    spec: DenseGeometry,
     device: Device,
     order: str,
     *,
@@ -75,15 +76,14 @@ def model_l2(
 ) -> L2Result:
     """Hit rate and misses of one launch of the dense kernel.
 
-    order: grid, qb_major or hkv_major; also an order that the dispatcher would refuse for its balance.
-    num_persistent: programs of the persistent grid; None: the spec's, else one per compute unit.
+    order: a WorkOrder of the kernel; also one that the dispatcher would refuse for its balance.
+    num_persistent: programs of the persistent grid; None: those that a paired order is for, else the spec's, else one
+    per compute unit.
     geometry: the L2 caches; None: the device's. ModelError for what cannot be modelled.
     """
-    from workbench.dispatch.dense import num_persistent_programs
-
     assumptions = assumptions or L2Assumptions()
     geometry = geometry or l2_geometry(device)
-    programs = num_persistent if num_persistent is not None else num_persistent_programs(spec, device)
+    programs = num_persistent if num_persistent is not None else default_programs(problem, spec, device, order)
     if problem.seqlen_q == 0:
         raise ModelError("the problem asks nothing of the L2: it has no query rows")
     if programs < 1:
@@ -92,6 +92,16 @@ def model_l2(
     chosen = sample_sets(geometry, assumptions.sampled_sets, assumptions.seed)
     requests = dense_requests(problem, spec, order, programs, slots, geometry, assumptions)
     return _counted(order, programs, geometry, assumptions, requests, chosen)
+
+
+def default_programs(problem: DenseAttentionProblem, spec: DenseGeometry, device: Device, order: str) -> int:
+    """Programs of the persistent grid: those that a paired order is for, else the spec's, else one per compute unit."""
+    from workbench.dispatch.dense import num_persistent_programs
+
+    if order in PAIRED:
+        blocks = -(-problem.seqlen_q // spec.block_m)
+        return paired_programs(order, blocks, problem.num_query_heads, problem.batch, problem.group_size)
+    return num_persistent_programs(spec, device)
 
 
 def _counted(

@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from workbench.device import Device
-from workbench.errors import ModelError, ParameterError, SpecError
+from workbench.errors import ModelError, OrderError, ParameterError, SpecError
 from workbench.model import CacheGeometry, L2Assumptions, L2Result, l2_geometry, model_l2
+from workbench.model.dense_order import PAIRED
+from workbench.model.l2 import default_programs
 from workbench.problem import DenseAttentionProblem
 from workbench.published import load_published
 from workbench.scenarios import Scenario, find
-from workbench.spec import DenseSpec
+from workbench.spec import DenseGeometry, DenseSpec
 
 WHAT_IFS: dict[str, str] = {
     "programs": "programs of the persistent grid (NP)",
@@ -50,7 +52,7 @@ class Case:
     problem: DenseAttentionProblem
     results: Mapping[str, L2Result]
     refused: Mapping[str, str]
-    """Orders that the dispatcher would not run here, and why; they are modelled all the same."""
+    """Orders that the dispatcher would not run here, and why; modelled all the same, where they meet every item."""
 
     def ratio(self, first: str, second: str) -> float | None:
         """Misses of one order over those of another; None if either was not modelled."""
@@ -107,14 +109,14 @@ def what_if(
 ) -> list[Case]:
     """The scenario with one of WHAT_IFS set to each of the values, all else as shipped.
 
-    The default grid has no number of programs, so it is left out where that varies.
+    The default grid has no number of programs and a paired order only one: both are left out where that varies.
     """
     if name not in WHAT_IFS:
         raise ParameterError(f"there is no what-if {name!r}; there are {', '.join(WHAT_IFS)}")
     problem = _dense(scenario)
     shipped = base_spec(problem, device)
     if name == "programs":
-        orders = [order for order in orders if order != "grid"]
+        orders = [order for order in orders if order not in ("grid", *PAIRED)]
     cases = []
     for done, value in enumerate(values):
         spec, geometry = shipped, l2_geometry(device)
@@ -184,21 +186,28 @@ def published_ratio(scenario: Scenario, device: Device) -> float | None:
 def _case(
     label: str,
     problem: DenseAttentionProblem,
-    spec: DenseSpec,
+    spec: DenseGeometry,
     device: Device,
     orders: Sequence[str],
     geometry: CacheGeometry,
     assumptions: L2Assumptions,
 ) -> Case:
-    results = {order: _modelled(problem, spec, device, order, geometry, assumptions) for order in orders}
-    refused = {order: why for order in orders if (why := _refusal(problem, spec, device, order))}
+    results, refused = {}, {}
+    for order in orders:
+        try:
+            results[order] = _modelled(problem, spec, device, order, geometry, assumptions)
+        except OrderError as error:
+            refused[order] = str(error)
+        else:
+            why = _refusal(problem, spec, device, order)
+            refused |= {order: why} if why else {}
     return Case(label, problem, results, refused)
 
 
 @functools.lru_cache(maxsize=256)
 def _modelled(
     problem: DenseAttentionProblem,
-    spec: DenseSpec,
+    spec: DenseGeometry,
     device: Device,
     order: str,
     geometry: CacheGeometry,
@@ -208,14 +217,14 @@ def _modelled(
     return model_l2(problem, spec, device, order, geometry=geometry, assumptions=assumptions)
 
 
-def _refusal(problem: DenseAttentionProblem, spec: DenseSpec, device: Device, order: str) -> str:
-    from workbench.dispatch.dense import num_persistent_programs, resolve_persist_decode
+def _refusal(problem: DenseAttentionProblem, spec: DenseGeometry, device: Device, order: str) -> str:
+    from workbench.dispatch.dense import resolve_persist_decode
 
-    if order != "hkv_major":
+    if order == "grid":
         return ""
-    programs = num_persistent_programs(spec, device)
+    programs = default_programs(problem, spec, device, order)
     try:
-        resolve_persist_decode(problem, spec.with_changes(persist_decode="hkv_major"), programs)
+        resolve_persist_decode(problem, spec.with_changes(persist_decode=order), programs)
     except SpecError as error:
         return str(error).split(";")[0]
     return ""

@@ -14,8 +14,14 @@ if TYPE_CHECKING:
     from workbench.scenarios import Scenario
     from workbench.studies.l2_locality import Case
 
-COLOURS = {"grid": "#5b6676", "qb_major": "#c2571a", "hkv_major": "#1f5fbf"}
-MARKERS = {"grid": "^", "qb_major": "o", "hkv_major": "s"}
+COLOURS = {
+    "grid": "#5b6676",
+    "qb_major": "#c2571a",
+    "hkv_major": "#1f5fbf",
+    "gqa_pair": "#1a7f4b",
+    "gqa_pair_2phase": "#8a3ffc",
+}
+MARKERS = {"grid": "^", "qb_major": "o", "hkv_major": "s", "gqa_pair": "D", "gqa_pair_2phase": "v"}
 _PUBLISHED_MARK = {"marker": "D", "facecolor": "white", "edgecolor": "black", "zorder": 3, "s": 34}
 
 
@@ -74,7 +80,7 @@ def order_table(cases: Sequence[Case], heading: str) -> Table:
                     plain(f"{result.total_misses / 1e6:.2f}", "num"),
                     plain(f"{result.bytes_beyond_l2 / 1e9:.2f}", "num"),
                     plain(f"{result.bytes_beyond_l2 / work_of(case.problem).bytes:.1f}x", "num"),
-                    plain("refused: unbalanced" if refused else "yes"),
+                    plain("refused" if refused else "yes"),
                 ]
             )
     headings = [heading, "order", "hit rate", "± points", "hit rate of K, V", "misses, 10^6"]
@@ -83,7 +89,8 @@ def order_table(cases: Sequence[Case], heading: str) -> Table:
         headings,
         rows,
         "Modelled. ±: from simulating a sample of the sets. Minimal bytes (static): Q, K, V and O once. "
-        "A refused order is modelled all the same.",
+        "Dispatch refuses an order that would not balance the causal load; it is modelled all the same. "
+        "One that would not meet every item has no row.",
     )
 
 
@@ -109,7 +116,7 @@ def detail_table(case: Case) -> Table:
 
 def sensitivity_table(cases: Sequence[Case], scenario: Scenario, device: Device) -> Table:
     """Hit rates and the ratio of misses under each assumption, the published figures last."""
-    orders = list(cases[0].results)
+    orders = _orders(cases)
     rows: list[list[Cell]] = [
         [
             plain(case.label, "text"),
@@ -138,15 +145,17 @@ def order_plot(cases: Sequence[Case], scenario: Scenario, device: Device) -> Pic
     """Hit rate and gigabytes beyond the L2 by order, a group of bars per shape; published rates as diamonds."""
     from matplotlib.figure import Figure
 
-    orders = list(cases[0].results)
-    figure = Figure(figsize=(9, 0.8 + 0.62 * max(len(cases), 2)), layout="constrained")
+    orders = _orders(cases)
+    figure = Figure(figsize=(9, 0.8 + 0.2 * len(orders) * max(len(cases), 2)), layout="constrained")
     rates, traffic = figure.subplots(1, 2, sharey=True)
     height = 0.8 / len(orders)
     for rank, order in enumerate(orders):
         rows = [row + (rank - (len(orders) - 1) / 2) * height for row in range(len(cases))]
-        results = [case.results[order] for case in cases]
-        rates.barh(rows, [100 * result.hit_rate for result in results], height * 0.9, color=COLOURS[order], label=order)
-        traffic.barh(rows, [result.bytes_beyond_l2 / 1e9 for result in results], height * 0.9, color=COLOURS[order])
+        results = [case.results.get(order) for case in cases]
+        shares = [100 * result.hit_rate if result else 0.0 for result in results]
+        rates.barh(rows, shares, height * 0.9, color=COLOURS[order], label=order)
+        gigabytes = [result.bytes_beyond_l2 / 1e9 if result else 0.0 for result in results]
+        traffic.barh(rows, gigabytes, height * 0.9, color=COLOURS[order])
         _mark_published(rates, cases, rows, scenario, device, order)
     rates.set_xlim(0, 100)
     rates.set_xlabel("L2 hit rate in % (modelled)")
@@ -183,10 +192,11 @@ def what_if_plot(sweeps: Mapping[str, Sequence[Case]], title: str) -> Picture:
     panels = figure.subplots(1, max(len(shown), 1), sharey=True, squeeze=False)[0]
     for axes, (name, cases) in zip(panels, shown.items(), strict=False):
         ticks = range(len(cases))
-        for order in cases[0].results:
-            rates = [100 * case.results[order].hit_rate for case in cases]
-            axes.plot(ticks, rates, color=COLOURS[order], linewidth=1.2)
-            for tick, rate, case in zip(ticks, rates, cases, strict=True):
+        for order in _orders(cases):
+            held = [(tick, case) for tick, case in zip(ticks, cases, strict=True) if order in case.results]
+            rates = [100 * case.results[order].hit_rate for _, case in held]
+            axes.plot([tick for tick, _ in held], rates, color=COLOURS[order], linewidth=1.2)
+            for (tick, case), rate in zip(held, rates, strict=True):
                 face = "white" if order in case.refused else COLOURS[order]
                 axes.plot(tick, rate, MARKERS[order], color=COLOURS[order], markerfacecolor=face, markersize=5)
         axes.set_xticks(ticks, [case.label for case in cases], fontsize=8)
@@ -195,9 +205,14 @@ def what_if_plot(sweeps: Mapping[str, Sequence[Case]], title: str) -> Picture:
         axes.set_ylim(0, 100)
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("L2 hit rate in % (modelled)")
-    orders = list(dict.fromkeys(order for cases in shown.values() for order in cases[0].results))
+    orders = list(dict.fromkeys(order for cases in shown.values() for order in _orders(cases)))
     figure.legend(handles=_handles(orders), loc="outside upper center", ncols=4, frameon=False, fontsize=8)
     return Picture(figure, f"{title}: L2 hit rate over {', '.join(WHAT_IFS[name] for name in shown)}, modelled")
+
+
+def _orders(cases: Sequence[Case]) -> list[str]:
+    """Orders that at least one case has a result for."""
+    return list(dict.fromkeys(order for case in cases for order in case.results))
 
 
 def _handles(orders: Sequence[str]) -> list[Any]:
@@ -213,7 +228,8 @@ def _handles(orders: Sequence[str]) -> list[Any]:
 def conclusion(cases: Sequence[Case], scenario: Scenario, sensitive: Sequence[Case]) -> str:
     """What follows for somebody who tunes the kernel, and what only hardware can tell, as Markdown."""
     lines = [f"- {_gain(cases)}"] if _gain(cases) else []
-    refused = [case.label for case in cases if case.refused]
+    lines.append(f"- Fewest misses among the orders that dispatch admits: {_best_orders(cases)} (modelled).")
+    refused = [case.label for case in cases if "hkv_major" in case.refused]
     if refused:
         lines.append(
             f"- On {', '.join(refused)} dispatch refuses `hkv_major`: too few work items per KV head for "
@@ -249,6 +265,15 @@ def _gain(cases: Sequence[Case]) -> str:
     best, worst = max(ratios), min(ratios)
     text = f"`hkv_major` divides the misses of `qb_major` by {best[0]:.1f} on {best[1]} (modelled)"
     return text + ("." if best == worst else f", by {worst[0]:.1f} on {worst[1]}.")
+
+
+def _best_orders(cases: Sequence[Case]) -> str:
+    best: dict[str, list[str]] = {}
+    for case in cases:
+        admitted = {order: result.total_misses for order, result in case.results.items() if order not in case.refused}
+        if admitted:
+            best.setdefault(min(admitted, key=admitted.__getitem__), []).append(case.label)
+    return "; ".join(f"`{order}` on {', '.join(labels)}" for order, labels in best.items())
 
 
 def _grid_beats_qb_major(case: Case) -> bool:
