@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from workbench.errors import SpecError
 from workbench.launch import KernelLaunch
 from workbench.spec import DenseGeometry, DenseSpec, head_pad
-from workbench.spec_gfx950 import Gfx950DenseSpec
+from workbench.spec_gfx950 import PART_N, Gfx950DenseSpec
 
 if TYPE_CHECKING:
     import torch
@@ -111,7 +111,9 @@ def _gfx950_constants(call: DenseCall, spec: Gfx950DenseSpec, order: WorkOrder) 
         "WIDE": spec.wide_lds_dma,
         "NUM_BUFFERS": spec.num_buffers,
         "PREFETCH": spec.prefetch,
-        "PARTS": 2 if spec.cluster else 1,
+        "PART_N": PART_N,
+        "STEP_PARTS": min(2, spec.block_n // PART_N),
+        "CLUSTER": spec.cluster,
         "SETPRIO": spec.setprio,
         "P_WIDTH": 4 if spec.transposed_pv else 8,
         "ORDER": order,

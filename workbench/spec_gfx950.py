@@ -16,6 +16,8 @@ ARCH = "gfx950"
 ROWS_PER_WAVE = 32
 """Query rows of a wave: the columns of one 32x32 MFMA."""
 HEAD_SIZES = (64, 128)
+PART_N = 32
+"""Keys of one QK and one PV product. A step of the recurrence takes two of them: more would not fit the registers."""
 PADS = (0, 8, 16, 32)
 """Halves of padding between LDS rows: none, or a power of two that keeps 16-byte alignment."""
 

@@ -11,7 +11,7 @@ from triton.experimental.gluon import language as gl
 from ..dense import decode_item
 from ..primitives import LOG2_E, LOWEST
 from .layouts import lds_written, mfma_layout, operand
-from .steps import barrier, by_key, copy_keys, rebase_state, set_priority
+from .steps import barrier, by_key, copy_keys, rebase_state, set_priority, set_priority_after_both
 
 
 class Operand(NamedTuple):
@@ -24,7 +24,10 @@ class Operand(NamedTuple):
 
 
 class Config(NamedTuple):
-    """Compile-time extents, layouts and levers."""
+    """Compile-time extents, layouts and levers.
+
+    A tile of BLOCK_N keys is copied at once, multiplied in parts of PART_N, and folded in STEP_PARTS parts at a time.
+    """
 
     BLOCK_M: gl.constexpr
     BLOCK_N: gl.constexpr
@@ -40,7 +43,9 @@ class Config(NamedTuple):
     WIDE: gl.constexpr
     NUM_BUFFERS: gl.constexpr
     PREFETCH: gl.constexpr
-    PARTS: gl.constexpr
+    PART_N: gl.constexpr
+    STEP_PARTS: gl.constexpr
+    CLUSTER: gl.constexpr
     SETPRIO: gl.constexpr
     P_WIDTH: gl.constexpr
     NUM_WARPS: gl.constexpr
@@ -50,7 +55,7 @@ class Config(NamedTuple):
 class Stream(NamedTuple):
     """K or V of one head: its LDS buffers, its first key, the stride between keys.
 
-    lds: K [NUM_BUFFERS, BLOCK_N, HEAD_SIZE], V [NUM_BUFFERS * PARTS, BLOCK_N / PARTS, HEAD_SIZE].
+    lds: K [NUM_BUFFERS, BLOCK_N, HEAD_SIZE], V [NUM_BUFFERS * BLOCK_N / PART_N, PART_N, HEAD_SIZE].
     """
 
     lds: gl.shared_memory_descriptor
@@ -132,31 +137,31 @@ def wait_for_oldest(cfg):
 
 @gluon.jit
 def read_keys(x, i_tile, i_part, cfg):
-    """K [BLOCK_N / PARTS, HEAD_SIZE] of a part of the tile, as operand 0 of the QK product."""
-    COUNT: gl.constexpr = cfg.BLOCK_N // cfg.PARTS
-    lds = by_key(x.lds.index(i_tile % cfg.NUM_BUFFERS), cfg.BLOCK_N, cfg.K_PAD, cfg).slice(i_part * COUNT, COUNT, 0)
+    """K [PART_N, HEAD_SIZE] of a part of the tile, as operand 0 of the QK product."""
+    lds = by_key(x.lds.index(i_tile % cfg.NUM_BUFFERS), cfg.BLOCK_N, cfg.K_PAD, cfg)
+    lds = lds.slice(i_part * cfg.PART_N, cfg.PART_N, 0)
     return gl.amd.cdna4.async_copy.load_shared_relaxed(lds, operand(0, cfg.MFMA, 8))
 
 
 @gluon.jit
 def read_values(x, i_tile, i_part, cfg):
-    """V^T [HEAD_SIZE, BLOCK_N / PARTS] of a part of the tile, as operand 0 of the PV product.
+    """V^T [HEAD_SIZE, PART_N] of a part of the tile, as operand 0 of the PV product.
 
     A part has a buffer of its own: Triton 3.6 has no transposing LDS read of a slice.
     """
-    lds = x.lds.index(i_tile % cfg.NUM_BUFFERS * cfg.PARTS + i_part)
-    lds = by_key(lds, cfg.BLOCK_N // cfg.PARTS, cfg.V_PAD, cfg).permute([1, 0])
+    PARTS: gl.constexpr = cfg.BLOCK_N // cfg.PART_N
+    lds = x.lds.index(i_tile % cfg.NUM_BUFFERS * PARTS + i_part)
+    lds = by_key(lds, cfg.PART_N, cfg.V_PAD, cfg).permute([1, 0])
     return gl.amd.cdna4.async_copy.load_shared_relaxed(lds, operand(0, cfg.MFMA, cfg.P_WIDTH))
 
 
 @gluon.jit
 def masked_scores(k, b_q, i_tile, i_part, block, cfg, MASKED: gl.constexpr):
-    """S^T [BLOCK_N / PARTS, BLOCK_M] of a part of the tile; keys that a row does not see are -inf."""
-    COUNT: gl.constexpr = cfg.BLOCK_N // cfg.PARTS
+    """S^T [PART_N, BLOCK_M] of a part of the tile; keys that a row does not see are -inf."""
     b_k = read_keys(k, i_tile, i_part, cfg)
-    b_s = gl.amd.cdna4.mfma(b_k, b_q, gl.zeros([COUNT, cfg.BLOCK_M], gl.float32, cfg.MFMA))
+    b_s = gl.amd.cdna4.mfma(b_k, b_q, gl.zeros([cfg.PART_N, cfg.BLOCK_M], gl.float32, cfg.MFMA))
     if MASKED:
-        o_key = i_tile * cfg.BLOCK_N + i_part * COUNT + gl.arange(0, COUNT, gl.SliceLayout(1, cfg.MFMA))
+        o_key = gl.arange(0, cfg.PART_N, gl.SliceLayout(1, cfg.MFMA)) + (i_tile * cfg.BLOCK_N + i_part * cfg.PART_N)
         b_s = gl.where(o_key[:, None] <= block.o_last[None, :], b_s, float("-inf"))
     return b_s
 
@@ -170,29 +175,38 @@ def probabilities(b_s, b_m, b_l, scale_log2, dtype: gl.constexpr, cfg):
 
 @gluon.jit
 def attend_tile(b_acc, b_m, b_l, i_tile, last_tile, b_q, k, v, scale_log2, seqlen_kv, block, cfg, MASKED: gl.constexpr):
-    """One step of the recurrence, while the next tiles travel: the current V first, the next K second."""
-    COUNT: gl.constexpr = cfg.BLOCK_N // cfg.PARTS
+    """The recurrence over one tile, while the next ones travel: the current V first, the next K second."""
+    PARTS: gl.constexpr = cfg.BLOCK_N // cfg.PART_N
     dtype: gl.constexpr = v.p.dtype.element_ty
-    start_copy(v, i_tile + cfg.NUM_BUFFERS - 2, last_tile, seqlen_kv, cfg.PARTS, cfg.V_PAD, cfg)
+    start_copy(v, i_tile + cfg.NUM_BUFFERS - 2, last_tile, seqlen_kv, PARTS, cfg.V_PAD, cfg)
     wait_for_oldest(cfg)
-    b_s = masked_scores(k, b_q, i_tile, 0, block, cfg, MASKED)
-    b_m_new = gl.maximum(b_m, gl.max(b_s, 0) * scale_log2)
-    if cfg.PARTS == 2:
-        b_s_rest = masked_scores(k, b_q, i_tile, 1, block, cfg, MASKED)
-        b_m_new = gl.maximum(b_m_new, gl.max(b_s_rest, 0) * scale_log2)
-    start_copy(k, i_tile + cfg.NUM_BUFFERS - 1, last_tile, seqlen_kv, 1, cfg.K_PAD, cfg)
-    b_acc, b_m, b_l = rebase_state(b_acc, b_m, b_l, b_m_new, cfg.LAZY)
-    b_p, b_l = probabilities(b_s, b_m, b_l, scale_log2, dtype, cfg)
-    wait_for_oldest(cfg)
-    b_v = read_values(v, i_tile, 0, cfg)
-    if cfg.SETPRIO:
-        b_p = set_priority(b_p, 1, COUNT // 4, COUNT // 2)
-    b_acc = gl.amd.cdna4.mfma(b_v, b_p, b_acc)
-    if cfg.PARTS == 2:
-        b_p, b_l = probabilities(b_s_rest, b_m, b_l, scale_log2, dtype, cfg)
-        b_acc = gl.amd.cdna4.mfma(read_values(v, i_tile, 1, cfg), b_p, b_acc)
-    if cfg.SETPRIO:
-        b_l = set_priority(b_l, 0, 1, 1)
+    for i_part in gl.static_range(0, PARTS, cfg.STEP_PARTS):
+        b_s = masked_scores(k, b_q, i_tile, i_part, block, cfg, MASKED)
+        b_m_new = gl.maximum(b_m, gl.max(b_s, 0) * scale_log2)
+        if cfg.STEP_PARTS == 2:
+            b_s_rest = masked_scores(k, b_q, i_tile, i_part + 1, block, cfg, MASKED)
+            b_m_new = gl.maximum(b_m_new, gl.max(b_s_rest, 0) * scale_log2)
+        if i_part == 0:
+            start_copy(k, i_tile + cfg.NUM_BUFFERS - 1, last_tile, seqlen_kv, 1, cfg.K_PAD, cfg)
+        b_acc, b_m, b_l = rebase_state(b_acc, b_m, b_l, b_m_new, cfg.LAZY)
+        b_p, b_l = probabilities(b_s, b_m, b_l, scale_log2, dtype, cfg)
+        if i_part == 0:
+            wait_for_oldest(cfg)
+        b_v = read_values(v, i_tile, i_part, cfg)
+        if cfg.STEP_PARTS == 2 and not cfg.CLUSTER:
+            b_p_rest, b_l = probabilities(b_s_rest, b_m, b_l, scale_log2, dtype, cfg)
+            b_p, b_p_rest = set_priority_after_both(
+                b_p, b_p_rest, 1 if cfg.SETPRIO else -1, cfg.PART_N // 4, cfg.PART_N // 2
+            )
+        elif cfg.SETPRIO:
+            b_p = set_priority(b_p, 1, cfg.PART_N // 4, cfg.PART_N // 2)
+        b_acc = gl.amd.cdna4.mfma(b_v, b_p, b_acc)
+        if cfg.STEP_PARTS == 2:
+            if cfg.CLUSTER:
+                b_p_rest, b_l = probabilities(b_s_rest, b_m, b_l, scale_log2, dtype, cfg)
+            b_acc = gl.amd.cdna4.mfma(read_values(v, i_tile, i_part + 1, cfg), b_p_rest, b_acc)
+        if cfg.SETPRIO:
+            b_l = set_priority(b_l, 0, 1, 1)
     return b_acc, b_m, b_l
 
 
@@ -219,7 +233,7 @@ def attend_keys(b_q, k, v, scale_log2, seqlen_kv, block, cfg):
     barrier()
     for i_tile in gl.static_range(cfg.NUM_BUFFERS - 1):
         if i_tile > 0:
-            start_copy(v, gl.to_tensor(i_tile - 1), last_tile, seqlen_kv, cfg.PARTS, cfg.V_PAD, cfg)
+            start_copy(v, gl.to_tensor(i_tile - 1), last_tile, seqlen_kv, cfg.BLOCK_N // cfg.PART_N, cfg.V_PAD, cfg)
         start_copy(k, gl.to_tensor(i_tile), last_tile, seqlen_kv, 1, cfg.K_PAD, cfg)
     body_hi = block.body_hi if cfg.MASK_SPLIT else 0
     if cfg.MASK_SPLIT:
@@ -306,7 +320,9 @@ def dense_attention(
     WIDE: gl.constexpr,
     NUM_BUFFERS: gl.constexpr,
     PREFETCH: gl.constexpr,
-    PARTS: gl.constexpr,
+    PART_N: gl.constexpr,
+    STEP_PARTS: gl.constexpr,
+    CLUSTER: gl.constexpr,
     SETPRIO: gl.constexpr,
     P_WIDTH: gl.constexpr,
     ORDER: gl.constexpr,
@@ -315,7 +331,7 @@ def dense_attention(
     NUM_WARPS: gl.constexpr = BLOCK_M // 32
     cfg: gl.constexpr = Config(
         BLOCK_M, BLOCK_N, GROUP, HEAD_SIZE, CAUSAL, TOP_LEFT, RAGGED, MASK_SPLIT, LAZY, K_PAD, V_PAD, WIDE,
-        NUM_BUFFERS, PREFETCH, PARTS, SETPRIO, P_WIDTH, NUM_WARPS, mfma_layout(NUM_WARPS),
+        NUM_BUFFERS, PREFETCH, PART_N, STEP_PARTS, CLUSTER, SETPRIO, P_WIDTH, NUM_WARPS, mfma_layout(NUM_WARPS),
     )  # fmt: skip
     q = Operand(p_q, stride_q_outer, stride_q_token, stride_q_head)
     k = Operand(p_k, stride_k_outer, stride_k_token, stride_k_head)
@@ -326,7 +342,7 @@ def dense_attention(
         dtype, [NUM_BUFFERS, BLOCK_N, HEAD_SIZE], lds_written(BLOCK_N, HEAD_SIZE, K_PAD, WIDE)
     )
     lds_v = gl.allocate_shared_memory(
-        dtype, [NUM_BUFFERS * PARTS, BLOCK_N // PARTS, HEAD_SIZE], lds_written(BLOCK_N // PARTS, HEAD_SIZE, V_PAD, WIDE)
+        dtype, [NUM_BUFFERS * BLOCK_N // PART_N, PART_N, HEAD_SIZE], lds_written(PART_N, HEAD_SIZE, V_PAD, WIDE)
     )
     if ORDER == "grid":
         attend_item(

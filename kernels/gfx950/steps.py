@@ -39,27 +39,33 @@ def by_key(lds, COUNT: gl.constexpr, PAD: gl.constexpr, cfg):
 
 
 @gluon.constexpr_function
-def tied(count, extra=""):
-    """Constraints of inline assembly that hands `count` registers through."""
-    outputs = ["=v"] * count
-    inputs = [str(index) for index in range(count)]
-    return ",".join(outputs + inputs) + extra
+def tied(count):
+    """Constraints of inline assembly that hands `count` registers through, so that nothing has to be moved."""
+    return ",".join(["=v"] * count + [str(index) for index in range(count)])
 
 
 @gluon.constexpr_function
-def priority_assembly(level):
-    """Registers are tied, so nothing has to be moved."""
-    return f"s_setprio {level}"
+def priority(level):
+    """Assembly that sets the wave's priority; nothing for a level below 0."""
+    return f"s_setprio {level}" if level >= 0 else ""
 
 
 @gluon.jit
 def set_priority(b_x, LEVEL: gl.constexpr, REGISTERS: gl.constexpr, PACK: gl.constexpr):
-    """s_setprio LEVEL at the point where b_x is ready; hands b_x through, so that it stays there.
+    """s_setprio LEVEL once b_x is ready and before it is used; returns b_x.
 
-    b_x occupies REGISTERS registers of a lane with PACK elements in all.
+    b_x holds PACK elements in REGISTERS registers of a lane.
     """
     return gl.inline_asm_elementwise(
-        priority_assembly(LEVEL), tied(REGISTERS), [b_x], dtype=b_x.dtype, is_pure=False, pack=PACK
+        priority(LEVEL), tied(REGISTERS), [b_x], dtype=b_x.dtype, is_pure=False, pack=PACK
+    )  # fmt: skip
+
+
+@gluon.jit
+def set_priority_after_both(b_x, b_y, LEVEL: gl.constexpr, REGISTERS: gl.constexpr, PACK: gl.constexpr):
+    """The same for two tensors: neither is used before both are ready. A LEVEL below 0 only orders."""
+    return gl.inline_asm_elementwise(
+        priority(LEVEL), tied(2 * REGISTERS), [b_x, b_y], dtype=(b_x.dtype, b_y.dtype), is_pure=False, pack=PACK
     )
 
 
