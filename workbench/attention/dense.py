@@ -23,7 +23,8 @@ from workbench.input_checks import check_dense_inputs
 from workbench.launch import MAX_GRID_YZ
 from workbench.plan_dense import DenseCall, WorkOrder, num_work_items, plan_dense
 from workbench.problem import DenseAttentionProblem
-from workbench.spec import DenseSpec
+from workbench.spec import DenseGeometry
+from workbench.spec_gfx950 import Gfx950DenseSpec
 
 if TYPE_CHECKING:
     from workbench.device import Device
@@ -47,7 +48,7 @@ def dense_attention(
     max_seqlen_q: int | None = None,
     max_seqlen_k: int | None = None,
     out: torch.Tensor | None = None,
-    spec: DenseSpec | None = None,
+    spec: DenseGeometry | None = None,
     backend: str = "auto",
     device: Device | None = None,
     emulator: EmulatorOptions | None = None,
@@ -80,7 +81,7 @@ def run_dense(
     problem: DenseAttentionProblem,
     inputs: DenseInputs,
     *,
-    spec: DenseSpec | None = None,
+    spec: DenseGeometry | None = None,
     backend: str = "auto",
     device: Device | None = None,
     emulator: EmulatorOptions | None = None,
@@ -98,7 +99,7 @@ def run_dense(
 def _run(
     call: DenseCall,
     problem: DenseAttentionProblem,
-    spec: DenseSpec | None,
+    spec: DenseGeometry | None,
     backend: str,
     device: Device | None,
     emulator: EmulatorOptions | None,
@@ -114,8 +115,8 @@ def _run(
 
 
 def _choose(
-    call: DenseCall, problem: DenseAttentionProblem, spec: DenseSpec | None, device: Device | None
-) -> tuple[DenseSpec, tuple[str, ...]]:
+    call: DenseCall, problem: DenseAttentionProblem, spec: DenseGeometry | None, device: Device | None
+) -> tuple[DenseGeometry, tuple[str, ...]]:
     if spec is None:
         choice = select_dense_spec(problem, device)
         if not call.packed or choice.spec.grid == "default":
@@ -124,8 +125,13 @@ def _choose(
             f"Cohort {choice.cohort}.",
             "Default grid: the members of a packed batch differ in length.",
         )
-    if not isinstance(spec, DenseSpec):
-        raise SpecError(f"spec must be a DenseSpec, got {type(spec).__name__}")
+    if not isinstance(spec, DenseGeometry):
+        raise SpecError(f"spec must be a DenseSpec or a Gfx950DenseSpec, got {type(spec).__name__}")
+    if isinstance(spec, Gfx950DenseSpec):
+        spec.check_device(device)
+        spec.check(problem)
+        if call.packed:
+            raise UnsupportedError("the gfx950 dense kernel serves rectangular batches only; for packed use DenseSpec")
     if call.packed and spec.grid == "persistent":
         raise UnsupportedError(
             "the persistent grid serves rectangular batches only; for packed sequences use grid='default'"
@@ -134,7 +140,7 @@ def _choose(
 
 
 def _work_order(
-    call: DenseCall, problem: DenseAttentionProblem, spec: DenseSpec, num_persistent: int
+    call: DenseCall, problem: DenseAttentionProblem, spec: DenseGeometry, num_persistent: int
 ) -> tuple[WorkOrder, tuple[str, ...]]:
     if spec.grid == "persistent":
         order, why = resolve_persist_decode(problem, spec, num_persistent)
