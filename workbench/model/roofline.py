@@ -24,6 +24,7 @@ LEFT_OUT = (
     "Minimal bytes are Q, K, V and O once. Tables, lengths, workspaces and whatever is fetched twice are not in them.",
     "Inputs still in a cache from the last call need not move: a warm point may lie above the memory line.",
     "Launches, the tail of the last workgroups and clocks below the peak are in a point's time and in neither line.",
+    "Records keep the clocks of their own session; ceilings from another one, or from a data sheet, may not.",
     "The compute ceiling is that of bf16 and fp16; products in other dtypes have others.",
 )
 """What a roofline of this kind does not know."""

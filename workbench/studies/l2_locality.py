@@ -18,7 +18,7 @@ from workbench.model.l2 import default_programs
 from workbench.problem import DenseAttentionProblem
 from workbench.published import load_published
 from workbench.scenarios import Scenario, find
-from workbench.spec import DenseGeometry, DenseSpec
+from workbench.spec import DenseGeometry
 
 WHAT_IFS: dict[str, str] = {
     "programs": "programs of the persistent grid (NP)",
@@ -73,7 +73,7 @@ def dense_scenarios(names: Sequence[str], size: str = "full") -> list[Scenario]:
     return found
 
 
-def base_spec(problem: DenseAttentionProblem, device: Device) -> DenseSpec:
+def base_spec(problem: DenseAttentionProblem, device: Device) -> DenseGeometry:
     """What dispatch ships for the problem."""
     from workbench.dispatch import select_dense_spec
 

@@ -244,7 +244,8 @@ def conclusion(cases: Sequence[Case], scenario: Scenario, sensitive: Sequence[Ca
         )
     lines += [
         "- What decides is how many bytes of distinct K and V the workgroups of one XCD touch between two reads of the "
-        "same tile. Keep that below the L2: few KV heads at a time, or workgroups that keep in step.",
+        "same tile. Keep that below the L2: few KV heads at a time, or workgroups that keep in step. "
+        + _sharing(cases),
         f"- The model's own weak points, on {scenario.name}: {_weakest(sensitive)}.",
         "- Only hardware can tell how far the workgroups drift apart, how often its counters count a store, how the "
         "sets are chosen, how much of the misses the last-level cache serves, and what a miss costs in time. "
@@ -295,7 +296,17 @@ def _weakest(cases: Sequence[Case]) -> str:
 
 
 def _programs(cases: Sequence[Case]) -> str:
-    return " or ".join(sorted({str(result.num_persistent) for case in cases for result in case.results.values()}))
+    """How many programs hkv_major would run on, where dispatch refuses it."""
+    refused = [case.results["hkv_major"] for case in cases if "hkv_major" in case.refused]
+    return " or ".join(map(str, sorted({result.num_persistent for result in refused})))
+
+
+def _sharing(cases: Sequence[Case]) -> str:
+    """Which programs have an L2 in common."""
+    xcds = next(result.geometry.xcds for case in cases for result in case.results.values())
+    if xcds == 1:
+        return "All programs share one L2."
+    return f"Programs share an L2 if their numbers differ by a multiple of the {xcds} XCDs; neighbours do not."
 
 
 def _percent(share: float) -> str:
