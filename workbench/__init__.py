@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from workbench.reference import dense_reference, unified_reference
     from workbench.scenarios import Scenario, load_set
     from workbench.spec import DenseSpec, Unified2DSpec, Unified3DSpec
+    from workbench.spec_gfx950 import Gfx950DenseSpec
+    from workbench.spec_gfx950_unified import Gfx950Unified2DSpec
 
 _MODULE_OF_NAME = {
     "AttentionResult": "attention",
@@ -26,6 +28,8 @@ _MODULE_OF_NAME = {
     "DenseSpec": "spec",
     "Device": "device",
     "EmulatorOptions": "gfx950.emulator",
+    "Gfx950DenseSpec": "spec_gfx950",
+    "Gfx950Unified2DSpec": "spec_gfx950_unified",
     "Scenario": "scenarios",
     "Unified2DSpec": "spec",
     "Unified3DSpec": "spec",
@@ -52,6 +56,8 @@ __all__ = [
     "DenseSpec",
     "Device",
     "EmulatorOptions",
+    "Gfx950DenseSpec",
+    "Gfx950Unified2DSpec",
     "Scenario",
     "Unified2DSpec",
     "Unified3DSpec",

@@ -122,24 +122,35 @@ def _constants(call: UnifiedCall, spec: UnifiedSpec, i64: bool) -> dict[str, Any
     }
 
 
-def plan_2d(call: UnifiedCall, spec: Unified2DSpec, *, i64: bool) -> list[KernelLaunch]:
-    """One launch; grid (KV heads, query blocks). UnsupportedError past the extent of the grid's second axis."""
-    blocks = num_query_blocks(call, spec.block_m)
+def check_grid(blocks: int) -> None:
+    """UnsupportedError past the extent of the 2D grid's second axis."""
     if blocks > MAX_GRID_YZ:
         raise UnsupportedError(
             f"{blocks} query blocks exceed the {MAX_GRID_YZ} that the 2D grid holds; use a larger block_m, "
             "the 3D lane, or several calls"
         )
+
+
+def launch_args(call: UnifiedCall) -> dict[str, Any]:
+    """Run-time arguments of a 2D kernel, in its order."""
     args = {"p_out": call.out, **_tensor_args(call), "p_sinks": call.sinks}
     args |= {"p_q_scale": call.q_scale, "p_k_scale": call.k_scale, "p_v_scale": call.v_scale}
     args |= {"softmax_scale": call.softmax_scale, "softcap": call.softcap, "num_seqs": call.num_seqs}
-    args |= {"stride_out_token": call.out.stride(0), "stride_out_head": call.out.stride(1), **_stride_args(call)}
+    return args | {
+        "stride_out_token": call.out.stride(0), "stride_out_head": call.out.stride(1), **_stride_args(call),
+    }  # fmt: skip
+
+
+def plan_2d(call: UnifiedCall, spec: Unified2DSpec, *, i64: bool) -> list[KernelLaunch]:
+    """One launch; grid (KV heads, query blocks). UnsupportedError past the extent of the grid's second axis."""
+    blocks = num_query_blocks(call, spec.block_m)
+    check_grid(blocks)
     return [
         KernelLaunch(
             module="unified_2d",
             kernel="unified_attention_2d",
             grid=(call.num_kv_heads, blocks, 1),
-            args=args,
+            args=launch_args(call),
             constexprs=_constants(call, spec, i64),
             spec=spec,
         )

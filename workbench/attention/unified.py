@@ -25,8 +25,10 @@ from workbench.dtypes import TORCH_DTYPES, dtype_name
 from workbench.errors import SpecError, TensorError, UnsupportedError
 from workbench.input_checks import check_unified_inputs
 from workbench.plan_unified import UnifiedCall, plan_2d, plan_3d
+from workbench.plan_unified_gfx950 import plan_2d_gfx950
 from workbench.problem import COMPUTE_DTYPES, MAX_I32_CACHE_BYTES, UnifiedAttentionProblem
-from workbench.spec import Unified2DSpec, Unified3DSpec
+from workbench.spec import Unified2DSpec, Unified3DSpec, require
+from workbench.spec_gfx950_unified import Gfx950Unified2DSpec
 
 if TYPE_CHECKING:
     from workbench.device import Device
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from workbench.launch import KernelLaunch
 
 LANES = ("auto", "2d", "3d")
-UnifiedSpecs = Unified2DSpec | Unified3DSpec
+UnifiedSpecs = Unified2DSpec | Unified3DSpec | Gfx950Unified2DSpec
 MAX_I32_OFFSET = 2**31
 """Elements that a signed 32-bit offset reaches."""
 
@@ -128,13 +130,20 @@ def plan_unified(
 ) -> list[KernelLaunch]:
     """The launches of a checked call; raises SpecError if the spec does not fit the problem."""
     spec.check(problem)
-    too_far = max(span_bytes(call.k), span_bytes(call.v)) > MAX_I32_CACHE_BYTES
+    span = max(span_bytes(call.k), span_bytes(call.v))
+    too_far = span > MAX_I32_CACHE_BYTES
     if too_far and spec.i64_addressing is False:
         raise SpecError("i64_addressing=False would wrap: the cache view spans over 2^31 bytes; leave it None")
     if i64 is None:
         i64 = too_far or spec.uses_i64(problem)
     if isinstance(spec, Unified3DSpec):
         return plan_3d(call, spec, i64=i64)
+    if isinstance(spec, Gfx950Unified2DSpec):
+        require(
+            spec.fast_paged_kv_desc or span < MAX_I32_CACHE_BYTES,
+            "fast_paged_kv_desc=False reaches less than 2^31 bytes, and the cache view spans as many; set it True",
+        )
+        return plan_2d_gfx950(call, spec, i64=i64)
     return plan_2d(call, spec, i64=i64)
 
 
@@ -162,7 +171,11 @@ def _choose(
         raise SpecError(f"lane must be one of {', '.join(LANES)}, got {lane!r}")
     if spec is not None:
         if not isinstance(spec, UnifiedSpecs):
-            raise SpecError(f"spec must be a Unified2DSpec or a Unified3DSpec, got {type(spec).__name__}")
+            raise SpecError(
+                f"spec must be a Unified2DSpec, a Unified3DSpec or a Gfx950Unified2DSpec, got {type(spec).__name__}"
+            )
+        if isinstance(spec, Gfx950Unified2DSpec):
+            spec.check_device(device)
         spec_lane = "3d" if isinstance(spec, Unified3DSpec) else "2d"
         if lane not in ("auto", spec_lane):
             raise SpecError(f"lane {lane!r} and a {type(spec).__name__} contradict each other; drop one of them")

@@ -8,6 +8,7 @@ from workbench.errors import SpecError
 from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
 from workbench.spec import DenseGeometry, KernelSpec, Unified2DSpec, Unified3DSpec
 from workbench.spec_gfx950 import Gfx950DenseSpec
+from workbench.spec_gfx950_unified import Gfx950Unified2DSpec
 
 if TYPE_CHECKING:
     import torch
@@ -25,10 +26,16 @@ def plan_without_storage(
     from workbench.dispatch import num_persistent_programs, resolve_persist_decode
     from workbench.plan_dense import plan_dense
     from workbench.plan_unified import plan_2d, plan_3d
+    from workbench.plan_unified_gfx950 import plan_2d_gfx950
 
-    if isinstance(problem, UnifiedAttentionProblem) and isinstance(spec, Unified2DSpec | Unified3DSpec):
+    if isinstance(problem, UnifiedAttentionProblem) and isinstance(
+        spec, Unified2DSpec | Unified3DSpec | Gfx950Unified2DSpec
+    ):
         spec.check(problem)
         call, i64 = unified_call(problem), spec.uses_i64(problem)
+        if isinstance(spec, Gfx950Unified2DSpec):
+            spec.check_device(device)
+            return plan_2d_gfx950(call, spec, i64=i64)
         return plan_2d(call, spec, i64=i64) if isinstance(spec, Unified2DSpec) else plan_3d(call, spec, i64=i64)
     if isinstance(problem, DenseAttentionProblem) and isinstance(spec, DenseGeometry):
         if isinstance(spec, Gfx950DenseSpec):

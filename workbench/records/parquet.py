@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench import problem as problems
 from workbench import spec as specs
+from workbench import spec_gfx950, spec_gfx950_unified
 from workbench.errors import RecordError, WorkbenchError
 from workbench.records.record import Metric, Record
 
@@ -26,6 +27,8 @@ _TYPES: dict[str, type] = {
         specs.Unified2DSpec,
         specs.Unified3DSpec,
         specs.DenseSpec,
+        spec_gfx950.Gfx950DenseSpec,
+        spec_gfx950_unified.Gfx950Unified2DSpec,
     )
 }
 _TEXT_COLUMNS = (
