@@ -20,6 +20,7 @@ body:
 \t.size\tbody, .Lfunc_end0-body
 \t.amdhsa_kernel body
 \t\t.amdhsa_group_segment_fixed_size 0
+\t\t.amdhsa_private_segment_fixed_size {scratch}
 \t\t.amdhsa_kernarg_size {bytes}
 \t\t.amdhsa_user_sgpr_count 2
 \t\t.amdhsa_user_sgpr_kernarg_segment_ptr 1
@@ -45,11 +46,18 @@ amdhsa.target: amdgcn-amd-amdhsa--gfx950
 """
 
 
-def kernel(body: Sequence[str], *, pointers: int, lds: int = 0, threads: int = 64, denormals: int = 3) -> KernelImage:
-    """A kernel whose arguments are pointers, found through s[0:1]; s2 is the workgroup's number, v0 the work-item's."""
+def kernel(
+    body: Sequence[str], *, pointers: int, lds: int = 0, threads: int = 64, denormals: int = 3, scratch: int = 0
+) -> KernelImage:
+    """A kernel whose arguments are pointers, found through s[0:1]; s2 is the workgroup's number, v0 the work-item's.
+
+    lds: bytes of a workgroup. scratch: bytes of a lane.
+    """
     slots = [f"      - .offset: {8 * i}\n        .size: 8\n        .value_kind: global_buffer" for i in range(pointers)]
     code = "\n".join(line if line.endswith(":") else f"\t{line}" for line in body)
-    text = _TEXT.format(body=code, bytes=8 * pointers, args="\n".join(slots), threads=threads, denormals=denormals)
+    text = _TEXT.format(
+        body=code, bytes=8 * pointers, args="\n".join(slots), threads=threads, denormals=denormals, scratch=scratch
+    )
     return KernelImage(text, lds)
 
 

@@ -35,7 +35,8 @@ BY_HAND = APPROXIMATE | {
     "v_readlane_b32", "v_readfirstlane_b32", "v_writelane_b32", "v_swap_b32", "v_permlane16_swap_b32",
     "v_permlane32_swap_b32", "v_mad_mix_f32", "v_mad_mixlo_f16", "v_mad_mixhi_f16", "v_cvt_pkrtz_f16_f32",
     "v_mbcnt_lo_u32_b32", "v_mbcnt_hi_u32_b32", "v_pk_mov_b32", "v_cndmask_b32", "v_fmaak_f32", "v_fmamk_f32",
-    "v_bfrev_b32", "v_cvt_f32_fp8", "v_cvt_f32_bf8", "v_cvt_pk_f32_fp8",
+    "v_bfrev_b32", "v_rndne_f64", "v_ldexp_f64", "v_ldexp_f16", "v_rsq_f16", "v_cvt_f32_fp8", "v_cvt_f32_bf8",
+    "v_cvt_pk_f32_fp8",
     "v_cvt_pk_f32_bf8",
 }  # fmt: skip
 VECTOR = [name for name in OPCODES if name.startswith("v_") and name in PSEUDO_CODE and name not in BY_HAND

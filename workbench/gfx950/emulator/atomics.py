@@ -24,6 +24,14 @@ class Atomic:
     def size(self) -> int:
         return max(4, np.dtype(self.dtype).itemsize)
 
+    def apply(self, old: Any, operand: Any, expected: Any) -> Any:
+        """The cell's new content; all are unsigned numbers of `size` bytes, `expected` that of a compare and swap."""
+        if self.compares:
+            return operand if old == expected else old
+        with np.errstate(over="ignore"):
+            combined = self.combine(old.view(self.dtype), operand.view(self.dtype))
+        return np.asarray(combined).astype(self.dtype).view(old.dtype)
+
 
 def _add_halves(old: Any, operand: Any) -> Any:
     """Two float16 sums in one word."""
@@ -35,9 +43,8 @@ def _add_bf16(old: Any, operand: Any) -> Any:
     from workbench.gfx950.emulator import fp
 
     words = np.array([old, operand], np.uint32)
-    low = fp.f32_to_bf16((words << np.uint32(16)).view(np.float32).sum(keepdims=True))
-    high = fp.f32_to_bf16((words & np.uint32(0xFFFF0000)).view(np.float32).sum(keepdims=True))
-    return (low | high << np.uint32(16))[0]
+    low, high = (half.view(np.float32) for half in (words << np.uint32(16), words & np.uint32(0xFFFF0000)))
+    return (fp.f32_to_bf16(low[:1] + low[1:]) | fp.f32_to_bf16(high[:1] + high[1:]) << np.uint32(16))[0]
 
 
 def _second(old: Any, operand: Any) -> Any:
@@ -90,19 +97,15 @@ def apply_atomic(
         allocation = machine.allocation_of(ins, g, address, atomic.size, (int(wave), int(lane)))
         cell = allocation.units(atomic.size)
         place = (int(address[0, 0]) - allocation.base) // atomic.size
-        operand = _number([value[wave, lane] for value in values[:words]], unsigned)
+        operand = number([value[wave, lane] for value in values[:words]], unsigned)
         before = cell[place]
-        if atomic.compares:
-            expected = _number([value[wave, lane] for value in values[words:]], unsigned)
-            after = operand if before == expected else before
-        else:
-            combined = atomic.combine(before.view(atomic.dtype), operand.view(atomic.dtype))
-            after = np.asarray(combined).astype(atomic.dtype).view(unsigned)
-        cell[place] = after
+        expected = number([value[wave, lane] for value in values[words:]], unsigned) if atomic.compares else None
+        cell[place] = atomic.apply(before, operand, expected)
         for k, word in enumerate(np.array([before]).view(np.uint32)):
             old[k][wave, lane] = word
     return old
 
 
-def _number(words: list[Any], unsigned: Any) -> Any:
+def number(words: list[Any], unsigned: Any) -> Any:
+    """Dwords, low first, as one number of an unsigned dtype."""
     return np.array(words, np.uint32).view(unsigned)[0]

@@ -140,6 +140,11 @@ class Builder:
         shift = np.uint64(32)
         return lambda g: low(g) | (high(g).astype(np.uint64) << shift)
 
+    def lds_offsets(self, position: int, extra: int) -> Reader:
+        """LDS addresses in bytes; base and offset add up in 32 bits, so a base below zero is allowed."""
+        reader, constant = self.u32(position), _U32(extra)
+        return lambda g: (reader(g) + constant).astype(np.int64)
+
     def f64(self, position: int) -> Reader:
         raw = self.u64(position, as_float=True)
         return self.signed(lambda g: raw(g).view(np.float64), self.operand(position))

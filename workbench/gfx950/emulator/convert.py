@@ -18,12 +18,6 @@ _BYTE = _U32(0xFF)
 _SHIFT = _U32(16)
 
 
-def _to_integer(x: Any, low: float, high: float, dtype: Any) -> Any:
-    """Towards zero, saturating; NaN gives 0."""
-    value = np.trunc(np.asarray(x, _F64))
-    return np.where(np.isnan(value), 0, np.clip(value, low, high)).astype(np.int64).astype(dtype).view(_U32)
-
-
 def _f16_bits(x: Any) -> Any:
     return np.asarray(x).astype(_F16).view(np.uint16).astype(_U32)
 
@@ -34,10 +28,10 @@ def _byte_to_float(index: int) -> Any:
 
 
 _FROM_F32: dict[str, Any] = {
-    "v_cvt_u32_f32": lambda x: _to_integer(x, 0, 2**32 - 1, _U32),
-    "v_cvt_i32_f32": lambda x: _to_integer(x, -(2**31), 2**31 - 1, _I32),
-    "v_cvt_rpi_i32_f32": lambda x: _to_integer(np.floor(np.asarray(x, _F64) + 0.5), -(2**31), 2**31 - 1, _I32),
-    "v_cvt_flr_i32_f32": lambda x: _to_integer(np.floor(x), -(2**31), 2**31 - 1, _I32),
+    "v_cvt_u32_f32": lambda x: fp.to_integer(x, _U32),
+    "v_cvt_i32_f32": lambda x: fp.to_integer(x, _I32).view(_U32),
+    "v_cvt_rpi_i32_f32": lambda x: fp.to_integer(np.floor(np.asarray(x, _F64) + 0.5), _I32).view(_U32),
+    "v_cvt_flr_i32_f32": lambda x: fp.to_integer(np.floor(x), _I32).view(_U32),
     "v_cvt_f16_f32": _f16_bits,
 }
 _FROM_U32: dict[str, Any] = {
@@ -61,22 +55,39 @@ def _from_u32(b: Builder) -> Run:
     return lambda g: dst(g, np.asarray(b.signed(lambda g: function(x(g)), operand)(g)))
 
 
-@op("v_cvt_f64_f32")
-def _widen(b: Builder) -> Run:
-    x, dst = b.f32(1), b.vdst64()
-    return lambda g: dst(g, np.asarray(x(g)).astype(_F64))
+_FROM_SHORT: dict[str, Any] = {
+    "v_cvt_f16_u16": (np.uint16, lambda x: x.astype(_F16)),
+    "v_cvt_f16_i16": (np.int16, lambda x: x.astype(_F16)),
+    "v_cvt_u16_f16": (_F16, lambda x: fp.to_integer(x, np.uint16)),
+    "v_cvt_i16_f16": (_F16, lambda x: fp.to_integer(x, np.int16)),
+}
 
 
-@op("v_cvt_f32_f64")
-def _narrow(b: Builder) -> Run:
-    x, dst = b.f64(1), b.vdst()
-    return lambda g: dst(g, np.asarray(x(g)).astype(_F32))
+@op(*_FROM_SHORT)
+def _from_short(b: Builder) -> Run:
+    """Between the low halves of two registers."""
+    dtype, function = _FROM_SHORT[b.ins.opcode]
+    x, dst = b.f16(1) if dtype == _F16 else b.u32(1), b.vdst16()
+
+    def run(g: Group) -> None:
+        value = x(g) if dtype == _F16 else x(g).astype(np.uint16).view(dtype)
+        dst(g, np.asarray(function(value)))
+
+    return run
 
 
-@op("v_cvt_f64_i32", "v_cvt_f64_u32")
-def _integer_to_double(b: Builder) -> Run:
-    x, dst = (b.i32(1) if b.ins.opcode.endswith("i32") else b.u32(1)), b.vdst64()
-    return lambda g: dst(g, np.asarray(x(g)).astype(_F64))
+@op("v_cvt_pk_i16_i32", "v_cvt_pk_u16_u32")
+def _pack_integers(b: Builder) -> Run:
+    """Two 32-bit integers, each saturated to 16 bits."""
+    wide, narrow = (_I32, np.int16) if b.ins.opcode.endswith("i32") else (_U32, np.uint16)
+    limits = np.iinfo(narrow)
+    x, y, dst = b.u32(1), b.u32(2), b.vdst()
+
+    def half(value: Any) -> Any:
+        clipped = np.clip(np.asarray(value).view(wide), limits.min, limits.max)
+        return clipped.astype(narrow).view(np.uint16).astype(_U32)
+
+    return lambda g: dst(g, half(x(g)) | half(y(g)) << _SHIFT)
 
 
 def f32_to_f16_towards_zero(x: Any) -> Any:
@@ -236,8 +247,9 @@ def _one_fp8(b: Builder) -> Run:
     return lambda g: dst(g, table[(x(g) >> shift) & _BYTE])
 
 
-@op("v_cvt_scalef32_f32_fp8", "v_cvt_scalef32_f32_bf8")
+@op(*(f"v_cvt_scalef32_{out}_{code}" for out in ("f32", "f16") for code in ("fp8", "bf8")))
 def _one_fp8_scaled(b: Builder) -> Run:
     table, x, scale, dst = _table(b.ins.opcode), b.u32(1), b.f32(2), b.vdst()
+    finish = _f16_bits if "_f16_" in b.ins.opcode else np.asarray
     shift = _U32(8 * (_op_sel(b, 0) + 2 * _op_sel(b, 1)))
-    return lambda g: dst(g, _scaled(table[(x(g) >> shift) & _BYTE], scale(g), 1))
+    return lambda g: dst(g, finish(_scaled(table[(x(g) >> shift) & _BYTE], scale(g), 1)))

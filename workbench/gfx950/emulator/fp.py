@@ -87,6 +87,13 @@ def flush(value: Any) -> Any:
     return np.where(np.abs(value) < SMALLEST_NORMAL, np.copysign(np.float32(0), value), value)
 
 
+def to_integer(value: Any, dtype: Any) -> Any:
+    """Towards zero, saturating to the integer type; NaN gives 0."""
+    limits = np.iinfo(dtype)
+    whole = np.trunc(np.asarray(value, np.float64))
+    return np.where(np.isnan(whole), 0, np.clip(whole, limits.min, limits.max)).astype(np.int64).astype(dtype)
+
+
 def bf16_to_f32(half: Any) -> Any:
     """uint32 holding a bf16 in its low 16 bits, as float32."""
     return np.asarray(half << np.uint32(16)).view(np.float32)

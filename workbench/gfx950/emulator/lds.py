@@ -1,8 +1,7 @@
-"""The DS instructions: reads, writes, transposing reads, lane permutations and atomics of the local data share."""
+"""The DS instructions: reads, writes, transposing reads and lane permutations of the local data share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from workbench.gfx950.emulator.builder import Builder, Run
 from workbench.gfx950.emulator.registry import op
 from workbench.gfx950.emulator.state import WAVE, Array, Group, Pending
 
-_U32, _I64 = np.uint32, np.int64
+_U32 = np.uint32
 
 READS = {
     "u8": (1, "", False), "i8": (1, "", True), "u16": (2, "", False), "i16": (2, "", True), "b32": (4, "", False),
@@ -34,12 +33,6 @@ def _destination(b: Builder, count: int) -> tuple[int, int]:
     return b.row(target), sum(b.bit(target, k) for k in range(count))
 
 
-def _offsets(b: Builder, position: int, extra: int) -> Callable[[Group], Array]:
-    """Byte offsets; base and offset add up in 32 bits, so a base below zero is allowed."""
-    reader, constant = b.u32(position), _U32(extra)
-    return lambda g: (reader(g) + constant).astype(_I64)
-
-
 def _stacked(g: Group, data: list[Any], shift: int) -> Array:
     """Dwords to store, [waves, 64, dwords]."""
     out = np.empty((g.n, WAVE, len(data)), np.uint32)
@@ -54,7 +47,7 @@ def _read(b: Builder) -> Run:
     row, bits = _destination(b, max(1, size // 4))
     if half:
         b.mark_read(b.operand(0))
-    offsets, machine, ins = _offsets(b, 1, b.modifier("offset")), b.machine, b.ins
+    offsets, machine, ins = b.lds_offsets(1, b.modifier("offset")), b.machine, b.ins
     lds = machine.lds
 
     def run(g: Group) -> None:
@@ -73,7 +66,7 @@ def _read(b: Builder) -> Run:
 @op(*(f"ds_write_{name}" for name in WRITES))
 def _write(b: Builder) -> Run:
     size, shift = WRITES[b.ins.opcode.removeprefix("ds_write_")]
-    offsets, machine, ins = _offsets(b, 0, b.modifier("offset")), b.machine, b.ins
+    offsets, machine, ins = b.lds_offsets(0, b.modifier("offset")), b.machine, b.ins
     data = [b.u32(1, k) for k in range(max(1, size // 4))]
     lds = machine.lds
 
@@ -99,7 +92,7 @@ def _two(b: Builder) -> Run:
     words = size // 4
     machine, ins, lds = b.machine, b.ins, b.machine.lds
     position = 1 if reading else 0
-    offsets = [_offsets(b, position, b.modifier(f"offset{i}") * unit) for i in range(2)]
+    offsets = [b.lds_offsets(position, b.modifier(f"offset{i}") * unit) for i in range(2)]
     row, bits = _destination(b, 2 * words) if reading else (0, 0)
     data = [] if reading else [[b.u32(1 + i, k) for k in range(words)] for i in range(2)]
 
@@ -133,7 +126,7 @@ def _read_transposed(b: Builder) -> Run:
     shift = ((column % per_lane) * element * 8).astype(np.uint64)
     keep = np.uint64((1 << 8 * element) - 1)
     row, bits = _destination(b, 2)
-    offsets, machine, ins = _offsets(b, 1, b.modifier("offset")), b.machine, b.ins
+    offsets, machine, ins = b.lds_offsets(1, b.modifier("offset")), b.machine, b.ins
     lds = machine.lds
     half = per_lane // 2
 
@@ -160,7 +153,7 @@ def _permute(b: Builder) -> Run:
     """Moves values between lanes by a byte address; LDS memory is not touched. Inactive lanes give 0."""
     pull = b.ins.opcode == "ds_bpermute_b32"
     row, bits = _destination(b, 1)
-    offsets, value, machine, ins = _offsets(b, 1, b.modifier("offset")), b.u32(2), b.machine, b.ins
+    offsets, value, machine, ins = b.lds_offsets(1, b.modifier("offset")), b.u32(2), b.machine, b.ins
 
     def run(g: Group) -> None:
         lane = (np.broadcast_to(offsets(g), (g.n, WAVE)) >> 2) & 63
@@ -221,45 +214,5 @@ def _swizzle(b: Builder) -> Run:
         if g.lanes is not None:
             data = np.where(g.lanes, data, _U32(0))
         machine.issue_local(g, Pending(ins.index, False, row, data[:, source][None], g.lanes, bits))
-
-    return run
-
-
-_ATOMIC: dict[str, Any] = {
-    "add_u32": ("u4", np.add), "sub_u32": ("u4", np.subtract), "add_f32": ("f4", np.add), "max_f32": ("f4", np.fmax),
-    "min_f32": ("f4", np.fmin), "max_u32": ("u4", np.maximum), "min_u32": ("u4", np.minimum),
-    "max_i32": ("i4", np.maximum),
-    "min_i32": ("i4", np.minimum), "and_b32": ("u4", np.bitwise_and), "or_b32": ("u4", np.bitwise_or),
-    "xor_b32": ("u4", np.bitwise_xor),
-}  # fmt: skip
-
-
-@op(*(f"ds_{name}" for name in _ATOMIC), *(f"ds_{n.split('_')[0]}_rtn_{n.split('_')[1]}" for n in _ATOMIC))
-def _lds_atomic(b: Builder) -> Run:
-    """Read-modify-write of 32 bits, lane after lane."""
-    name = b.ins.opcode.removeprefix("ds_")
-    returns = "_rtn_" in name
-    dtype, function = _ATOMIC[name.replace("_rtn", "")]
-    row, bits = _destination(b, 1) if returns else (0, 0)
-    position = 1 if returns else 0
-    offsets, value = _offsets(b, position, b.modifier("offset")), b.u32(position + 1)
-    machine, ins, lds = b.machine, b.ins, b.machine.lds
-    typed = lds.words.view(dtype)
-
-    def run(g: Group) -> None:
-        place = lds.locate(ins, g, offsets(g), 4)
-        machine.count_lds(ins, g, place, 4, write=True)
-        lds.load(ins, g, place, 4, bits)
-        index, data = place >> 2, np.broadcast_to(value(g), (g.n, WAVE)).view(np.uint32)
-        old = np.zeros((g.n, WAVE), np.uint32)
-        active = np.ones((g.n, WAVE), bool) if g.lanes is None else g.lanes
-        if returns:
-            for wave, lane in np.argwhere(active):
-                at = index[wave, lane]
-                old[wave, lane] = lds.words[at]
-                typed[at] = function(typed[at], data[wave, lane].view(dtype))
-        else:
-            function.at(typed, index[active], np.ascontiguousarray(data[active]).view(dtype))
-        machine.issue_local(g, Pending(ins.index, False, row, old[None] if returns else None, g.lanes, bits))
 
     return run

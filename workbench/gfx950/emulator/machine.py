@@ -10,7 +10,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from workbench.errors import EmulationError
-from workbench.gfx950.emulator import control, convert, lds, mfma, salu, vcompare, vfloat, vinteger, vmem, vpacked
+from workbench.gfx950.emulator import (
+    control,
+    convert,
+    lds,
+    lds_atomics,
+    mfma,
+    salu,
+    salu_bits,
+    vcompare,
+    vdouble,
+    vfloat,
+    vinteger,
+    vmem,
+    vpacked,
+)
 from workbench.gfx950.emulator.banks import phases_of
 from workbench.gfx950.emulator.builder import Builder, Run
 from workbench.gfx950.emulator.control import RESCHEDULE
@@ -28,7 +42,21 @@ from workbench.gfx950.emulator.undefined import LaneFiles, UndefinedValues, regi
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FAMILIES = (control, convert, lds, mfma, salu, vcompare, vfloat, vinteger, vmem, vpacked)
+FAMILIES = (
+    control,
+    convert,
+    lds,
+    lds_atomics,
+    mfma,
+    salu,
+    salu_bits,
+    vcompare,
+    vdouble,
+    vfloat,
+    vinteger,
+    vmem,
+    vpacked,
+)
 """Importing them fills the opcode table."""
 
 MAX_VMCNT = 63
@@ -362,7 +390,7 @@ class Machine:
 
 def _same_queue(opcode: str, counter: str) -> bool:
     if counter == "vmcnt":
-        return opcode.startswith(("buffer_", "global_", "scratch_"))
+        return opcode.startswith(("buffer_", "global_", "flat_", "scratch_"))
     return opcode.startswith("ds_")
 
 

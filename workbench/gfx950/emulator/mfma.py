@@ -19,7 +19,7 @@ from workbench.gfx950.emulator.registry import op
 from workbench.gfx950.emulator.state import Array, Group
 
 _U32, _F32 = np.uint32, np.float32
-_NAME = re.compile(r"v_mfma_f32_(\d+)x(\d+)x(\d+)_?(\w+?)(?:_1k)?$")
+_NAME = re.compile(r"v_mfma_(?:scale_)?[fi]32_(\d+)x(\d+)x(\d+)_?(\w+?)(?:_1k)?$")
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,18 @@ def _fp8(table: Array) -> Callable[[Array, Array], None]:
     return unpack
 
 
+def _i8(words: Array, out: Array) -> None:
+    for byte in range(4):
+        out[..., byte, :] = (words >> _U32(8 * byte)).astype(np.int8)
+
+
 def _f32(words: Array, out: Array) -> None:
     out[..., 0, :] = words.view(_F32)
 
 
 _UNPACK: dict[str, tuple[int, Callable[[Array, Array], None]]] = {
     "bf16": (2, _bf16), "f16": (2, _f16), "fp8": (4, _fp8(fp.E4M3_TABLE)), "bf8": (4, _fp8(fp.E5M2_TABLE)),
-    "f32": (1, _f32),
+    "f32": (1, _f32), "i8": (4, _i8),
 }  # fmt: skip
 """Input type: elements in a register, and how they come out of it."""
 
@@ -119,9 +124,41 @@ _SHAPES = [
     "16x16x32_fp8_bf8", "32x32x16_bf8_fp8", "16x16x32_bf8_fp8",
 ]  # fmt: skip
 _F8F6F4 = ["32x32x64_f8f6f4", "16x16x128_f8f6f4"]
+_I8 = ["32x32x32_i8", "16x16x64_i8", "32x32x16_i8", "16x16x32_i8"]
 
 
-@op(*(f"v_mfma_f32_{name}" for name in _SHAPES + _F8F6F4))
+def _unit_scale(b: Builder, index: int) -> Callable[[Group], None]:
+    """Check of the scales of input `index` (0 is A, 1 is B): a byte a lane, an exponent biased by 127."""
+    scale = b.u32(4 + index)
+    low, high = (tuple(b.modifier(name, ())) for name in ("op_sel", "op_sel_hi"))
+    byte = (low[index] if index < len(low) else 0) + 2 * (high[index] if index < len(high) else 0)
+    shift = _U32(8 * byte)
+
+    def check(g: Group) -> None:
+        if not (np.asarray(scale(g)) >> shift & _U32(0xFF) == _UNIT_SCALE).all():
+            raise b.error(
+                f"only block scales of 1 (the byte {_UNIT_SCALE}) are modelled, operand {4 + index} has others"
+            )
+
+    return check
+
+
+_UNIT_SCALE = 127
+
+
+@op(*(f"v_mfma_scale_f32_{name}" for name in _F8F6F4))
+def _scaled_multiply(b: Builder) -> Run:
+    multiply, checks = _matrix_multiply(b), [_unit_scale(b, index) for index in range(2)]
+
+    def run(g: Group) -> int | None:
+        for check in checks:
+            check(g)
+        return multiply(g)
+
+    return run
+
+
+@op(*(f"v_mfma_f32_{name}" for name in _SHAPES + _F8F6F4), *(f"v_mfma_i32_{name}" for name in _I8))
 def _matrix_multiply(b: Builder) -> Run:
     shape = parse_shape(b.ins.opcode)
     if shape is None:
@@ -148,17 +185,20 @@ def _accumulator(b: Builder, shape: Shape) -> Callable[[Group, Array], None]:
     for offset in range(count):
         b.vdst(0, offset)
     first = b.row(target)
-    vector = b.state.vector.view(_F32)
+    dtype = np.int32 if shape.kind == "i8" else _F32
+    vector = b.state.vector.view(dtype)
     constant = None
     if source.kind == "const":
-        constant = _U32(source.bits32()).view(_F32)
+        constant = _U32(source.bits32()).view(dtype)
         start = -1
     else:
         b.mark_read(source, count)
         start = b.row(source)
 
     def accumulate(g: Group, product: Array) -> None:
-        blocks = product.reshape(g.n, count // 4, groups, 4, shape.extent).transpose(1, 3, 0, 2, 4)
+        blocks = (
+            product.astype(dtype, copy=False).reshape(g.n, count // 4, groups, 4, shape.extent).transpose(1, 3, 0, 2, 4)
+        )
         form = (count // 4, 4, g.n, groups, shape.extent)
         addend = constant if constant is not None else vector[start : start + count, g.sel].reshape(form)
         if g.dense:

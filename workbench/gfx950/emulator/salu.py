@@ -196,33 +196,6 @@ def _min_max(b: Builder) -> Run:
     return run
 
 
-@op("s_bfe_u32", "s_bfe_i32")
-def _bit_field(b: Builder) -> Run:
-    signed = b.ins.opcode.endswith("i32")
-    x, control, dst, scc = b.u32(1), b.u32(2), b.sdst(), b.scc()
-
-    def run(g: Group) -> None:
-        ctl = control(g).astype(_I64)
-        offset, width = ctl & 31, ctl >> 16 & 127
-        value = x(g).view(_I32).astype(_I64) if signed else x(g).astype(_I64)
-        field = (value >> offset) & ((_I64(1) << np.minimum(width, 32)) - 1)
-        if signed:
-            left = 64 - np.clip(width, 1, 32)
-            field = np.where(width == 0, 0, (field << left) >> left)
-        result = np.asarray(field).astype(_U32)
-        dst(g, result)
-        scc(g, result != 0)
-
-    return run
-
-
-@op("s_bfm_b32")
-def _bit_field_mask(b: Builder) -> Run:
-    x, y, dst = b.u32(1), b.u32(2), b.sdst()
-    one, mask = _U32(1), _U32(31)
-    return lambda g: dst(g, ((one << (x(g) & mask)) - one) << (y(g) & mask))
-
-
 @op("s_pack_ll_b32_b16", "s_pack_lh_b32_b16", "s_pack_hh_b32_b16")
 def _pack(b: Builder) -> Run:
     form = b.ins.opcode[7:9]
@@ -253,6 +226,12 @@ def _move64(b: Builder) -> Run:
 def _conditional_move(b: Builder) -> Run:
     x = b.k16(1) if b.ins.opcode == "s_cmovk_i32" else b.u32(1)
     old, dst, scc = b.u32(0), b.sdst(), b.scc_reader()
+    return lambda g: dst(g, np.where(scc(g) != 0, x(g), old(g)))
+
+
+@op("s_cmov_b64")
+def _conditional_move64(b: Builder) -> Run:
+    x, old, dst, scc = b.u64(1), b.u64(0), b.sdst64(), b.scc_reader()
     return lambda g: dst(g, np.where(scc(g) != 0, x(g), old(g)))
 
 
@@ -304,67 +283,23 @@ def _absolute(b: Builder) -> Run:
     return run
 
 
-@op("s_sext_i32_i8", "s_sext_i32_i16")
-def _sign_extend(b: Builder) -> Run:
-    narrow = np.int8 if b.ins.opcode.endswith("i8") else np.int16
-    x, dst = b.u32(1), b.sdst()
-    return lambda g: dst(g, x(g).astype(narrow).astype(_I32).view(_U32))
-
-
-@op("s_brev_b32")
-def _reverse(b: Builder) -> Run:
-    x, dst = b.u32(1), b.sdst()
-    return lambda g: dst(g, reverse_bits(x(g)))
-
-
-def reverse_bits(value: Any) -> Any:
-    """Bits of each 32-bit word in reverse order."""
-    value = np.asarray(value)
-    for shift, mask in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F), (8, 0x00FF00FF)):
-        by, pattern = _U32(shift), _U32(mask)
-        value = (value >> by & pattern) | (value & pattern) << by
-    return value >> _U32(16) | value << _U32(16)
-
-
-@op("s_bcnt1_i32_b32", "s_bcnt1_i32_b64")
-def _count_ones(b: Builder) -> Run:
-    x = b.u64(1) if b.ins.opcode.endswith("b64") else b.u32(1)
-    dst, scc = b.sdst(), b.scc()
+@op("s_absdiff_i32")
+def _absolute_difference(b: Builder) -> Run:
+    x, y, dst, scc = b.i32(1), b.i32(2), b.sdst(), b.scc()
 
     def run(g: Group) -> None:
-        value = np.asarray(np.bitwise_count(x(g))).astype(_U32)
+        value = np.abs(x(g) - y(g)).view(_U32)
         dst(g, value)
         scc(g, value != 0)
 
     return run
 
 
-@op("s_ff1_i32_b32", "s_ff1_i32_b64")
-def _find_first_one(b: Builder) -> Run:
-    x = b.u64(1) if b.ins.opcode.endswith("b64") else b.u32(1)
-    dst = b.sdst()
-
-    def run(g: Group) -> None:
-        value = np.asarray(x(g)).astype(_U64)
-        lowest = np.bitwise_count((value & (~value + _U64(1))) - _U64(1)).astype(_U32)
-        dst(g, np.where(value == 0, _U32(0xFFFFFFFF), lowest))
-
-    return run
-
-
-@op("s_flbit_i32_b32", "s_flbit_i32_b64")
-def _find_last_bit(b: Builder) -> Run:
-    wide = b.ins.opcode.endswith("b64")
-    x, dst, width = (b.u64(1) if wide else b.u32(1)), b.sdst(), 64 if wide else 32
-
-    def run(g: Group) -> None:
-        value = np.asarray(x(g)).astype(_U64)
-        for shift in (1, 2, 4, 8, 16, 32):
-            value = value | value >> _U64(shift)
-        used = np.bitwise_count(value).astype(_U32)
-        dst(g, np.where(used == 0, _U32(0xFFFFFFFF), _U32(width) - used))
-
-    return run
+@op("s_sext_i32_i8", "s_sext_i32_i16")
+def _sign_extend(b: Builder) -> Run:
+    narrow = np.int8 if b.ins.opcode.endswith("i8") else np.int16
+    x, dst = b.u32(1), b.sdst()
+    return lambda g: dst(g, x(g).astype(narrow).astype(_I32).view(_U32))
 
 
 _COMPARE = {
@@ -394,25 +329,6 @@ def _compare64(b: Builder) -> Run:
     return lambda g: scc(g, function(x(g), y(g)))
 
 
-@op("s_bitcmp0_b32", "s_bitcmp1_b32")
-def _test_bit(b: Builder) -> Run:
-    wanted = _U32(int(b.ins.opcode[8]))
-    x, y, scc = b.u32(0), b.u32(1), b.scc()
-    return lambda g: scc(g, (x(g) >> (y(g) & _U32(31)) & _U32(1)) == wanted)
-
-
-@op("s_bitset0_b32", "s_bitset1_b32")
-def _set_bit(b: Builder) -> Run:
-    bit_on = b.ins.opcode[8] == "1"
-    x, old, dst = b.u32(1), b.u32(0), b.sdst()
-
-    def run(g: Group) -> None:
-        bit = _U32(1) << (x(g) & _U32(31))
-        dst(g, old(g) | bit if bit_on else old(g) & ~bit)
-
-    return run
-
-
 _HWREG = re.compile(r"hwreg\(\s*(\w+)\s*(?:,\s*(\d+)\s*,\s*(\d+)\s*)?\)")
 
 
@@ -428,19 +344,21 @@ def _get_hardware_register(b: Builder) -> Run:
     return lambda g: dst(g, read(g) >> first & keep)
 
 
-@op("s_setreg_imm32_b32")
+@op("s_setreg_imm32_b32", "s_setreg_b32")
 def _set_hardware_register(b: Builder) -> Run:
-    """Only fields of MODE; the value is a constant, so all waves of a group agree."""
+    """Only fields of MODE. Waves that run together share one MODE, so a register must hold the same in all of them."""
     match = _HWREG.match(b.operand(0).label)
     if match is None or match[1] != "HW_REG_MODE":
         raise b.error("only fields of HW_REG_MODE can be set")
     first, width = int(match[2] or 0), int(match[3] or 32)
     field = ((1 << width) - 1) << first
-    value = b.operand(1).bits32() << first & field
-    machine, where = b.machine, b.ins.where()
+    value, machine, where = b.u32(1), b.machine, b.ins.where()
 
     def run(g: Group) -> None:
-        g.mode = checked_mode((g.mode & ~field) | value, where)
+        values = np.unique(value(g))
+        if len(values) > 1:
+            raise b.error("waves that set MODE to different values are not modelled")
+        g.mode = checked_mode((g.mode & ~field) | (int(values[0]) << first & field), where)
         machine.flush_denormals(g.flushes)
 
     return run

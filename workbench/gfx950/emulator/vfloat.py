@@ -134,9 +134,12 @@ def _reciprocal_root(x: Any) -> Any:
 
 def _turns(function: Any) -> Any:
     """sin and cos take turns, not radians, and are defined up to 256 of them."""
-    return lambda x: np.where(
-        np.abs(x) <= 256, function(2 * np.pi * np.asarray(x, np.float64)), np.where(np.isinf(x), np.nan, _F32(0))
-    ).astype(_F32)
+
+    def of_turns(x: Any) -> Any:
+        value = function(2 * np.pi * np.asarray(x, np.float64))
+        return np.where(np.isfinite(x) & (np.abs(x) > 256), 0, value).astype(_F32)
+
+    return of_turns
 
 
 def _fraction(x: Any) -> Any:
@@ -258,14 +261,3 @@ def _division_fixup(b: Builder) -> Run:
         dst(g, np.where(nan, _F32(np.nan), result).astype(_F32))
 
     return run
-
-
-_DOUBLE: dict[str, Any] = {
-    "v_add_f64": np.add, "v_mul_f64": np.multiply, "v_max_f64": fp.maximum, "v_min_f64": fp.minimum,
-}  # fmt: skip
-
-
-@op(*_DOUBLE)
-def _double(b: Builder) -> Run:
-    function, x, y, dst = _DOUBLE[b.ins.opcode], b.f64(1), b.f64(2), b.vdst64()
-    return lambda g: dst(g, np.asarray(function(x(g), y(g))))

@@ -8,7 +8,7 @@ import numpy as np
 
 from workbench.gfx950.emulator.builder import Builder, Run
 from workbench.gfx950.emulator.registry import op
-from workbench.gfx950.emulator.salu import reverse_bits
+from workbench.gfx950.emulator.salu_bits import reverse_bits
 from workbench.gfx950.emulator.state import Group
 from workbench.gfx950.emulator.vcompare import compare_writer
 from workbench.gfx950.emulator.vfloat import elementwise
@@ -43,6 +43,7 @@ _UNSIGNED: dict[str, Any] = {
     "v_mul_hi_i32": _high_signed,
     "v_mul_u32_u24": lambda x, y: _low24(x) * _low24(y),
     "v_mul_i32_i24": lambda x, y: (_signed24(x) * _signed24(y)).view(_U32),
+    "v_mul_hi_i32_i24": lambda x, y: _high_signed(_signed24(x), _signed24(y)),
     "v_mul_hi_u32_u24": lambda x, y: _high(_low24(x), _low24(y)),
     "v_and_b32": np.bitwise_and,
     "v_or_b32": np.bitwise_or,
@@ -92,6 +93,19 @@ def _align(x: Any, y: Any, amount: Any) -> Any:
     return (wide >> amount.astype(_U64)).astype(_U32)
 
 
+def _bytes_product(dtype: Any) -> Any:
+    """Sum of the products of four bytes each, and an addend, wrapping."""
+
+    def product(x: Any, y: Any, z: Any) -> Any:
+        for byte in range(4):
+            shift = _U32(8 * byte)
+            left, right = ((value >> shift).astype(dtype).astype(_I32) for value in (x, y))
+            z = z + (left * right).view(_U32)
+        return z
+
+    return product
+
+
 def _middle(smaller: Any, larger: Any) -> Any:
     return lambda x, y, z: larger(smaller(x, y), smaller(larger(x, y), z))
 
@@ -127,6 +141,8 @@ _TERNARY: dict[str, Any] = {
     "v_med3_u32": _middle(np.minimum, np.maximum),
     "v_med3_i32": _as_signed(_middle(np.minimum, np.maximum)),
     "v_sad_u32": _sad,
+    "v_dot4_i32_i8": _bytes_product(np.int8),
+    "v_dot4_u32_u8": _bytes_product(np.uint8),
 }
 
 
@@ -199,16 +215,6 @@ def _permute_bytes(b: Builder) -> Run:
     return general
 
 
-@op("v_not_b32")
-def _not(b: Builder) -> Run:
-    return elementwise(b, np.invert, [b.u32(1)], b.state.v)
-
-
-@op("v_bfrev_b32")
-def _reverse(b: Builder) -> Run:
-    return elementwise(b, reverse_bits, [b.u32(1)], b.state.v)
-
-
 def _leading_zeros(x: Any) -> Any:
     value = np.asarray(x)
     for shift in (1, 2, 4, 8, 16):
@@ -223,10 +229,24 @@ def _trailing_zeros(x: Any) -> Any:
     return np.where(value == 0, _U32(0xFFFFFFFF), count)
 
 
-@op("v_ffbh_u32", "v_ffbl_b32")
-def _find_bit(b: Builder) -> Run:
-    function = _leading_zeros if b.ins.opcode == "v_ffbh_u32" else _trailing_zeros
-    return elementwise(b, function, [b.u32(1)], b.state.v)
+def _leading_signs(x: Any) -> Any:
+    value = np.asarray(x)
+    return _leading_zeros(np.where(value >> _U32(31) != 0, ~value, value))
+
+
+_UNARY: dict[str, Any] = {
+    "v_not_b32": np.invert,
+    "v_bfrev_b32": reverse_bits,
+    "v_ffbh_u32": _leading_zeros,
+    "v_ffbh_i32": _leading_signs,
+    "v_ffbl_b32": _trailing_zeros,
+    "v_prng_b32": lambda x: x << _U32(1) ^ (x >> _U32(31)) * _U32(197),
+}
+
+
+@op(*_UNARY)
+def _unary(b: Builder) -> Run:
+    return elementwise(b, _UNARY[b.ins.opcode], [b.u32(1)], b.state.v)
 
 
 _CARRY = {"v_add_co_u32": (0, 0), "v_sub_co_u32": (1, 0), "v_subrev_co_u32": (2, 0),

@@ -1,4 +1,7 @@
-"""Vector memory: buffer, global and scratch loads, stores and atomics, and loads that go to LDS."""
+"""Vector memory: buffer, global, flat and scratch loads, stores and atomics, and loads that go to LDS.
+
+A flat address is taken for one of global memory; those that mean LDS or scratch are in no tensor, which is an error.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +129,7 @@ def _sign(value: Array, size: int) -> Array:
     return value.astype(narrow).astype(np.int32).view(_U32)
 
 
-_LOAD_NAMES = [f"{family}_load_{suffix}" for family in ("buffer", "global", "scratch") for suffix in LOADS]
+_LOAD_NAMES = [f"{family}_load_{suffix}" for family in ("buffer", "global", "flat", "scratch") for suffix in LOADS]
 
 
 @op(*_LOAD_NAMES)
@@ -182,7 +185,7 @@ def _load_to_lds(b: Builder, size: int, first: int) -> Run:
     return run
 
 
-_STORE_NAMES = [f"{family}_store_{suffix}" for family in ("buffer", "global", "scratch") for suffix in STORES]
+_STORE_NAMES = [f"{family}_store_{suffix}" for family in ("buffer", "global", "flat", "scratch") for suffix in STORES]
 
 
 @op(*_STORE_NAMES)
@@ -214,7 +217,7 @@ def _without(b: Builder, position: int) -> Builder:
     return Builder(replace(b.ins, operands=kept), b.machine)
 
 
-_ATOMIC_NAMES = [f"{family}_atomic_{name}" for family in ("buffer", "global") for name in ATOMICS]
+_ATOMIC_NAMES = [f"{family}_atomic_{name}" for family in ("buffer", "global", "flat") for name in ATOMICS]
 
 
 @op(*_ATOMIC_NAMES)

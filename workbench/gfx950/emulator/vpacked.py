@@ -222,30 +222,57 @@ _F16_BINARY: dict[str, Any] = {
 }  # fmt: skip
 _F16_UNARY: dict[str, Any] = {
     "v_exp_f16": np.exp2, "v_log_f16": np.log2, "v_rcp_f16": lambda x: _F16(1) / x, "v_sqrt_f16": np.sqrt,
+    "v_rsq_f16": lambda x: (1 / np.sqrt(np.asarray(x, _F32))).astype(_F16),
     "v_floor_f16": np.floor, "v_ceil_f16": np.ceil, "v_trunc_f16": np.trunc, "v_rndne_f16": np.rint,
 }  # fmt: skip
+_F16_TERNARY: dict[str, Any] = {
+    "v_fma_f16": fma16,
+    "v_max3_f16": lambda x, y, z: fp.maximum(fp.maximum(x, y), z),
+    "v_min3_f16": lambda x, y, z: fp.minimum(fp.minimum(x, y), z),
+    "v_med3_f16": fp.median,
+}
 
 
-@op(*_F16_BINARY, *_F16_UNARY, "v_fma_f16")
+@op(*_F16_BINARY, *_F16_UNARY, *_F16_TERNARY)
 def _half_arithmetic(b: Builder) -> Run:
     name = b.ins.opcode
-    count = 3 if name == "v_fma_f16" else 2 if name in _F16_BINARY else 1
-    function = fma16 if count == 3 else _F16_BINARY.get(name) or _F16_UNARY[name]
+    count = 3 if name in _F16_TERNARY else 2 if name in _F16_BINARY else 1
+    function = (_F16_TERNARY | _F16_BINARY | _F16_UNARY)[name]
     select = _flags(b, "op_sel", count + 1, 0)
     sources = [b.f16(i + 1, bool(select[i])) for i in range(count)]
     dst = b.vdst16()
     return lambda g: dst(g, np.asarray(function(*(source(g) for source in sources)), _F16))
 
 
-_SHORT = "add_u16 sub_u16 mul_lo_u16 lshlrev_b16 lshrrev_b16 ashrrev_i16 max_u16 min_u16 max_i16 min_i16"
+def _middle(x: Any, y: Any, z: Any) -> Any:
+    return np.maximum(np.minimum(x, y), np.minimum(np.maximum(x, y), z))
 
 
-@op(*(f"v_{name}" for name in _SHORT.split()))
+_INT16: dict[str, Any] = {"i16": np.int16, "u16": np.uint16}
+
+
+@op("v_ldexp_f16")
+def _scale_half(b: Builder) -> Run:
+    x, power, dst = b.f16(1), b.u32(2), b.vdst16()
+    return lambda g: dst(g, np.ldexp(x(g), power(g).astype(np.int16).astype(np.int32)).astype(_F16))
+
+
+_SHORT: dict[str, tuple[Any, int, Any]] = {
+    **{f"v_{name[5:]}": form for name, form in _HALF_OPS.items() if form[2] != _F16},
+    "v_subrev_u16": (lambda x, y: y - x, 2, np.uint16),
+    **{f"v_max3_{kind}": (lambda x, y, z: np.maximum(np.maximum(x, y), z), 3, dtype) for kind, dtype in _INT16.items()},
+    **{f"v_min3_{kind}": (lambda x, y, z: np.minimum(np.minimum(x, y), z), 3, dtype) for kind, dtype in _INT16.items()},
+    **{f"v_med3_{kind}": (_middle, 3, dtype) for kind, dtype in _INT16.items()},
+}
+
+
+@op(*_SHORT)
 def _short_arithmetic(b: Builder) -> Run:
-    function, _, dtype = _HALF_OPS["v_pk_" + b.ins.opcode[2:]]
-    x, y, dst = b.u32(1), b.u32(2), b.vdst16()
+    function, count, dtype = _SHORT[b.ins.opcode]
+    sources, dst = [b.u32(i + 1) for i in range(count)], b.vdst16()
 
     def run(g: Group) -> None:
-        dst(g, np.asarray(function(x(g).astype(np.uint16).view(dtype), y(g).astype(np.uint16).view(dtype)), dtype))
+        halves = [np.asarray(source(g)).astype(np.uint16).view(dtype) for source in sources]
+        dst(g, np.asarray(function(*halves), dtype))
 
     return run
