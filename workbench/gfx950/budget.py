@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 ISSUE_SLOT = 4
 """Cycles in which a SIMD of 16 lanes takes one instruction of a 64-lane wave."""
+EVERY_INSTRUCTION = "every instruction of the loop runs once per iteration, branches within it included"
+WITHOUT_VOTED_AWAY = "no lane needs the blocks that a branch on exec leads around: all other instructions run once"
 SCALAR_FAMILIES = ("salu", "smem", "wait", "barrier", "branch", "hint")
 
 _PIPE_OF_FAMILY = {
@@ -83,6 +85,21 @@ class Budget:
         """Upper bound of MFMA cycles over loop cycles, 0..1; None without MFMA."""
         return self.cycles["MFMA"] / self.least_cycles if self.cycles["MFMA"] else None
 
+    def obstacle(self) -> str:
+        """What keeps the matrix pipe from being busy throughout, in words: of the bound that binds."""
+        if self.binding == "matrix pipe":
+            return "nothing: the matrix pipe binds"
+        if self.binding != "vector math":
+            return f"{self.binding}: {self.least_cycles} cycles against {self.cycles['MFMA']} of MFMA"
+        parts = []
+        if self.cycles["packed"]:
+            parts.append(
+                f"{self.counts['packed']} packed instructions, {self.cycles['packed']} cycles, never beside an MFMA"
+            )
+        if beyond := self.exposed - self.cycles["packed"]:
+            parts.append(f"{beyond} cycles of plain vector and transcendental instructions beyond the MFMA's shadow")
+        return "; ".join(parts)
+
     @property
     def in_shadow(self) -> int:
         """Plain vector and transcendental cycles that fit in the shadow."""
@@ -101,11 +118,13 @@ def issue_budget(
     waves_per_simd: int = 2,
     bank_conflict_degree: float = 1.0,
     trans_cycles: int | None = None,
+    counted: str = EVERY_INSTRUCTION,
 ) -> Budget:
     """Budget of a loop's instructions, each counted once.
 
     `bank_conflict_degree` multiplies the LDS service time. `trans_cycles` replaces the table's cost of a
-    transcendental. TargetError when no costs are known for the target.
+    transcendental. `counted` says which instructions these are, as the first assumption. TargetError when no costs are
+    known for the target.
     """
     if bank_conflict_degree < 1.0 or waves_per_simd < 1:
         raise ProblemError(
@@ -131,7 +150,7 @@ def issue_budget(
             shadow += count * max(0, each - table.read_phase)
     cycles["LDS"] = round(cycles["LDS"] * bank_conflict_degree)
     bounds = _bounds(cycles, counts, shadow, waves_per_simd)
-    assumptions = _assumptions(table, waves_per_simd, bank_conflict_degree, trans_cycles)
+    assumptions = (counted, *_assumptions(table, waves_per_simd, bank_conflict_degree, trans_cycles))
     return Budget(target, cycles, counts, shadow, bounds, tuple(used.items()), tuple(sorted(unpriced)), assumptions)
 
 
@@ -166,7 +185,6 @@ def _assumptions(
         else f"{waves_per_simd} waves per SIMD: vector and memory instructions of different waves issue together"
     )
     return (
-        "every instruction of the loop runs once per iteration, branches within it included",
         f"a vector instruction issues beside an MFMA from cycle {table.read_phase} on; a packed one never does",
         f"a transcendental takes {each} cycles",
         f"all four SIMDs use the LDS; {conflicts}",

@@ -61,7 +61,7 @@ def find_runs(loop: Sequence[Instruction]) -> RunReport | None:
     places = [place for place, instruction in enumerate(loop) if classify(instruction).family == "mfma"]
     if not places:
         return None
-    roles = _roles(loop)
+    roles = product_roles(loop)
     runs = []
     for here, there in zip(places, [*places[1:], places[0]], strict=True):
         between = loop[here + 1 : there] if there > here else [*loop[here + 1 :], *loop[:there]]
@@ -78,8 +78,8 @@ def find_runs(loop: Sequence[Instruction]) -> RunReport | None:
     )
 
 
-def _roles(loop: Sequence[Instruction]) -> dict[int, Role]:
-    """Role of each MFMA by its place. Two rounds, so that values of the previous iteration are known."""
+def product_roles(loop: Sequence[Instruction]) -> dict[int, Role]:
+    """Role of each MFMA by its place in the loop. Two rounds, so that values of the previous iteration are known."""
     written: dict[str, str] = {}
     roles: dict[int, Role] = {}
     for _ in range(2):
@@ -92,7 +92,7 @@ def _roles(loop: Sequence[Instruction]) -> dict[int, Role]:
                 result = roles[place]
             elif instruction.mnemonic.startswith(_COPIES) and len(instruction.operands) > 1:
                 result = _copied(instruction.operands[1], written)
-            for operand in _written_operands(instruction):
+            for operand in written_operands(instruction):
                 for register in vector_registers(operand):
                     written[register] = result
     return roles
@@ -113,7 +113,8 @@ def _copied(source: str, written: dict[str, str]) -> str:
     return written.get(registers[0], "other") if registers else "other"
 
 
-def _written_operands(instruction: Instruction) -> tuple[str, ...]:
+def written_operands(instruction: Instruction) -> tuple[str, ...]:
+    """Operands that the instruction writes, as far as they are vector registers."""
     if "store" in instruction.mnemonic or instruction.mnemonic.startswith(("ds_write", "s_")):
         return ()
     return instruction.operands[:2] if "_swap" in instruction.mnemonic else instruction.operands[:1]

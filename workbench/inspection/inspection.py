@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.errors import TargetError
-from workbench.gfx950.budget import Budget, issue_budget
+from workbench.gfx950.budget import WITHOUT_VOTED_AWAY, Budget, issue_budget
 from workbench.gfx950.cfg import ControlFlow, Loop, control_flow
 from workbench.gfx950.clusters import RunReport, find_runs
 from workbench.gfx950.isa import Mix, mix_of
 from workbench.gfx950.limits import Limits, limits_of
 from workbench.gfx950.liveness import peak_pressure
 from workbench.gfx950.occupancy import Occupancy, Step, cap_note, llvm_occupancy, next_steps, occupancy_of
+from workbench.gfx950.votes import voted_away, without_blocks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +45,11 @@ class Inspection:
     """LLVM's figure, computed; what LLVM printed stands in the kernel's resources."""
     steps: tuple[Step, ...]
     budget: Budget | None
+    """Every instruction of the hot loop counted once."""
+    voted_away: frozenset[int]
+    """Blocks of the hot loop that a wave branches around when none of its lanes needs them."""
+    voted_budget: Budget | None
+    """The budget without those blocks; None where there are none."""
     notes: tuple[str, ...]
     """What the reader must know to read the figures."""
 
@@ -83,6 +89,12 @@ class Inspection:
                 "least cycles": budget.least_cycles,
                 "binding": budget.binding,
                 "mfma_efficiency": budget.mfma_efficiency,
+            }
+        if self.voted_budget:
+            modelled |= {
+                "voted least cycles": self.voted_budget.least_cycles,
+                "voted binding": self.voted_budget.binding,
+                "voted mfma_efficiency": self.voted_budget.mfma_efficiency,
             }
         return {"static": static, "modelled": modelled}
 
@@ -133,6 +145,13 @@ def inspect_kernel(
         occupancy = occupancy_of(kernel.resources, limits, lds_bytes=lds_bytes, num_warps=num_warps)
     waves = max(1, occupancy.waves_per_simd) if occupancy else 1
     live, live_of_loops = peak_pressure(flow) if flow else (None, {})
+    skipped = voted_away(flow, hot) if flow and hot else frozenset()
+    budget, voted_budget = None, None
+    if flow and hot and limits:
+        budget = issue_budget(instructions, kernel.target, waves_per_simd=waves)
+        if skipped:
+            others = without_blocks(flow, hot, skipped)
+            voted_budget = issue_budget(others, kernel.target, waves_per_simd=waves, counted=WITHOUT_VOTED_AWAY)
     return Inspection(
         title=title or f"{kernel.name} for {kernel.target}",
         kernel=kernel,
@@ -146,7 +165,9 @@ def inspect_kernel(
         occupancy=occupancy,
         llvm_occupancy=llvm_occupancy(kernel.resources, limits, modern=modern_llvm) if limits else None,
         steps=next_steps(occupancy) if occupancy else (),
-        budget=issue_budget(instructions, kernel.target, waves_per_simd=waves) if hot and limits else None,
+        budget=budget,
+        voted_away=skipped,
+        voted_budget=voted_budget,
         notes=(*notes, *_unknown(kernel, lds_bytes, num_warps), *_notes(kernel, limits, flow, hot)),
     )
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from workbench.gfx950.clusters import Run
     from workbench.inspection.inspection import Inspection
 
+_BUDGET = "Issue budget of the hot loop, one iteration of one wave"
+
 Value = int | float | str | None
 """A float is a fraction and shown in per cent; None is shown as a dash."""
 
@@ -51,7 +53,8 @@ def sections_of(inspection: Inspection) -> tuple[Section, ...]:
         _loops(inspection),
         _mix(inspection),
         _runs(inspection),
-        _budget(inspection.budget) if inspection.budget else None,
+        _budget(_BUDGET, inspection.budget) if inspection.budget else None,
+        _budget(f"{_BUDGET}, voted-away blocks skipped", inspection.voted_budget) if inspection.voted_budget else None,
     )
     return tuple(section for section in found if section is not None)
 
@@ -150,7 +153,7 @@ def _describe(run: Run) -> str:
     return ", ".join(f"{count} {FAMILIES[family]}" for family, count in run.mix.families().items()) or "nothing"
 
 
-def _budget(budget: Budget) -> Section:
+def _budget(title: str, budget: Budget) -> Section:
     rows = [Row(f"{pipe} cycles", (budget.cycles[pipe],)) for pipe in PIPES]
     rows += [
         Row("MFMA shadow, cycles", (budget.shadow,)),
@@ -162,8 +165,8 @@ def _budget(budget: Budget) -> Section:
     ]
     unpriced = ", ".join(f"{name} ({count})" for name, count in budget.unpriced)
     lines = [f"assumed: {assumption}" for assumption in budget.assumptions]
+    if budget.cycles["MFMA"]:
+        lines.insert(0, f"in the way of the rest: {budget.obstacle()}")
     if unpriced:
         lines.insert(0, f"counted as free, no cost known: {unpriced}")
-    return Section(
-        "Issue budget of the hot loop, one iteration of one wave", "modelled", ("",), tuple(rows), tuple(lines)
-    )
+    return Section(title, "modelled", ("",), tuple(rows), tuple(lines))
