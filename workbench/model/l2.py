@@ -81,7 +81,7 @@ def model_l2(
     per compute unit.
     geometry: the L2 caches; None: the device's. ModelError for what cannot be modelled.
     """
-    assumptions = assumptions or L2Assumptions()
+    assumptions = (assumptions or L2Assumptions()).for_spec(spec)
     geometry = geometry or l2_geometry(device)
     programs = num_persistent if num_persistent is not None else default_programs(problem, spec, device, order)
     if problem.seqlen_q == 0:
@@ -113,7 +113,7 @@ def _counted(
     scale = geometry.sets / int(chosen.sum())
     shape = (len(OPERANDS), geometry.xcds)
     cell = requests.operands * geometry.xcds + requests.xcds
-    weights = np.array([assumed.q_requests, assumed.kv_requests, assumed.kv_requests, assumed.o_requests])
+    weights = np.array([assumed.q_requests, assumed.kv_requests, assumed.kv_requests, assumed.o_requests or 0])
     firsts = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
     misses = np.bincount(cell, ~hits, minlength=shape[0] * shape[1]).reshape(shape)
     rank = np.cumsum(chosen) - 1

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from workbench.errors import ModelError
+from workbench.spec import DenseGeometry, DenseSpec
+from workbench.spec_gfx950 import Gfx950DenseSpec
 
 Pace = Literal["free", "phase"]
+
+STORES_PER_LINE: dict[type[DenseGeometry], int] = {DenseSpec: 4, Gfx950DenseSpec: 8}
+"""Store instructions of a wave that write one line of O, from the machine code of the dense kernels for gfx950.
+
+A lane of the Triton kernel stores 16 bytes of a row and a lane of the Gluon kernel 8, two lanes side by side. Stores
+pass the L1, so that the L2 sees each; all but the first find the line there.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +33,8 @@ class L2Assumptions:
     """L2 requests for each line of Q from one workgroup; 0 leaves Q out."""
     kv_requests: int = 1
     """Likewise for each line of a K or V tile, at least 1."""
-    o_requests: int = 4
-    """Likewise for each line of O. The default is the machine code's: each store instruction of a wave covers 32 bytes
-    of a line, so that four of them write it, the last three into a line that is there by then."""
+    o_requests: int | None = None
+    """Likewise for each line of O; None: as many stores as the kernel of the spec writes it with (STORES_PER_LINE)."""
     workgroups_per_cu: int = 1
     """How many workgroups a compute unit holds at a time."""
     sampled_sets: int = 32
@@ -49,7 +57,15 @@ class L2Assumptions:
             ("seed", 0),
         ):
             value = getattr(self, name)
+            if name == "o_requests" and value is None:
+                continue
             _require(isinstance(value, int) and value >= least, f"{name} must be an integer >= {least}, got {value!r}")
+
+    def for_spec(self, spec: DenseGeometry) -> L2Assumptions:
+        """The same with `o_requests` known."""
+        if self.o_requests is not None:
+            return self
+        return replace(self, o_requests=STORES_PER_LINE[type(spec)])
 
     def sentences(self) -> tuple[str, ...]:
         """The assumptions in words."""
@@ -58,6 +74,7 @@ class L2Assumptions:
             "phase": "all workgroups wait for the slowest at every stride of the persistent grid",
         }
         speed = "at the same speed" if self.drift == 0.0 else f"at speeds within ±{self.drift:.1%}"
+        stores = "as the kernel stores it" if self.o_requests is None else self.o_requests
         return (
             "Workgroup i runs on XCD i mod the number of XCDs; each compute unit holds "
             f"{self.workgroups_per_cu} at a time.",
@@ -65,8 +82,9 @@ class L2Assumptions:
             f"(pace {self.pace}). Within a step they take turns in the order of their numbers.",
             "Each L2 replaces the least recently used line of a set, allocates on reads and writes, and starts empty. "
             "A request for a line that is still on its way is a hit.",
-            f"Requests per line and workgroup: Q {self.q_requests}, K and V {self.kv_requests}, O {self.o_requests}. "
-            "Only the first of several can miss. Sinks, lengths and instruction fetches are left out.",
+            f"Requests per line and workgroup: Q {self.q_requests}, K and V {self.kv_requests}, O {stores}. "
+            "Only the first of several can miss; a line that a wave reads in pieces is taken to hit in L1 after the first.",
+            "Sinks, lengths, instruction fetches and loads ahead of a tile that is never used are left out.",
             f"{self.sampled_sets} sets of each cache are simulated line by line and scaled up.",
             "Bytes beyond the L2 may still be served by the last-level cache: HBM traffic lies between the compulsory "
             "bytes and these.",

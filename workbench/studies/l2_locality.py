@@ -30,8 +30,10 @@ WHAT_IFS: dict[str, str] = {
 """What `what_if` can vary, in words."""
 
 SENSITIVITY: tuple[tuple[str, Mapping[str, Any]], ...] = (
-    ("O stores of 128 bytes a line (1 request)", {"o_requests": 1}),
-    ("O stores of 16 bytes a line (8 requests)", {"o_requests": 8}),
+    ("each line of O in one store", {"o_requests": 1}),
+    ("each line of O in four stores", {"o_requests": 4}),
+    ("each line of O in eight stores", {"o_requests": 8}),
+    ("each line of Q asked for four times", {"q_requests": 4}),
     ("O left out", {"o_requests": 0}),
     ("Q and O left out", {"q_requests": 0, "o_requests": 0}),
     ("workgroups wait at every stride", {"pace": "phase"}),
