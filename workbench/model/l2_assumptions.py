@@ -83,7 +83,7 @@ class L2Assumptions:
             "Each L2 replaces the least recently used line of a set, allocates on reads and writes, and starts empty. "
             "A request for a line that is still on its way is a hit.",
             f"Requests per line and workgroup: Q {self.q_requests}, K and V {self.kv_requests}, O {stores}. "
-            "Only the first of several can miss; a line that a wave reads in pieces is taken to hit in L1 after the first.",
+            "Only the first of several can miss; of a line that a wave reads in pieces, L1 is taken to serve the rest.",
             "Sinks, lengths, instruction fetches and loads ahead of a tile that is never used are left out.",
             f"{self.sampled_sets} sets of each cache are simulated line by line and scaled up.",
             "Bytes beyond the L2 may still be served by the last-level cache: HBM traffic lies between the compulsory "
