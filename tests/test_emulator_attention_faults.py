@@ -149,7 +149,9 @@ def test_32_bit_wrap_past_2_gib() -> None:
     with pytest.raises(EmulationError) as error:
         launch.run(lines)
     text = str(error.value)
-    assert re.search(r"^line \d+ \(\S+:\d+\): global_load_lds_dwordx4 .*: \d+ bytes before p_k \(4295000064 bytes\)", text)
+    assert re.search(
+        r"^line \d+ \(\S+:\d+\): global_load_lds_dwordx4 .*: \d+ bytes before p_k \(4295000064 bytes\)", text
+    )
     assert "\n" not in text
 
 
