@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from workbench import __version__
-from workbench.cli import doctor, emulate, golden, inspect, profile, report, route, scenarios
+from workbench.cli import doctor, emulate, golden, inspect, levers, profile, report, route, scenarios
 from workbench.errors import WorkbenchError
 
 EXIT_USER_ERROR = 2
@@ -30,6 +30,7 @@ app.command("report")(report.report)
 app.command("inspect")(inspect.inspect)
 app.command("emulate")(emulate.emulate)
 app.add_typer(golden.golden, name="golden")
+app.add_typer(levers.levers, name="levers")
 app.add_typer(profile.profile, name="profile")
 
 
