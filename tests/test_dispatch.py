@@ -21,6 +21,7 @@ from workbench.errors import SpecError, UnsupportedError
 from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
 from workbench.scenarios import load_all
 from workbench.spec import DenseSpec, Unified2DSpec, Unified3DSpec
+from workbench.spec_gfx950_unified import Gfx950Unified2DSpec
 
 MI355X = load_device("mi355x")
 MI300X = load_device("mi300x")
@@ -178,11 +179,13 @@ def test_every_scenario_gets_a_valid_spec_that_fits(scenario, device):
         problem = scenario.problem.with_changes(**dtypes)
         for lane in admitted_lanes(problem):
             choice = select_spec(problem, device, lane)
-            assert isinstance(choice.spec, Unified2DSpec if lane == "2d" else Unified3DSpec)
             choice.spec.check(problem)
             assert f"Cohort {choice.cohort}." == choice.reasons[0]
+            portable = select_spec(problem, device, lane, portable=True).spec
+            assert isinstance(portable, Unified2DSpec if lane == "2d" else Unified3DSpec)
+            assert choice.spec == portable or (type(choice.spec), device.arch) == (Gfx950Unified2DSpec, "gfx950")
             if device is not None:
-                assert lds_bytes(choice.spec, problem) <= device.lds_bytes_per_workgroup
+                assert lds_bytes(portable, problem) <= device.lds_bytes_per_workgroup
 
 
 def lds_bytes(spec, problem):
@@ -191,7 +194,7 @@ def lds_bytes(spec, problem):
 
 
 def choose(problem, device=MI355X, lane="2d"):
-    choice = select_spec(problem, device, lane)
+    choice = select_spec(problem, device, lane, portable=True)
     spec = choice.spec
     return choice.cohort, (spec.block_m, spec.tile_size, spec.num_warps, spec.num_stages, spec.waves_per_eu)
 
@@ -204,7 +207,7 @@ D64 = {"heads": (64, 8), "head_size": 64, "block_size": 32}
 def test_single_batch_d128_prefill_has_one_k_buffer(dtype):
     problem = unified([(1024, 1024)], **D128, dtype=dtype)
     assert choose(problem) == ("single-batch-d128-prefill", (64, 64, 2, 1, 2))
-    spec = select_spec(problem, MI355X, "2d").spec
+    spec = select_spec(problem, MI355X, "2d", portable=True).spec
     assert not spec.transposed_qk
     assert spec.mask_once
     assert spec.mask_limit
@@ -262,9 +265,44 @@ def test_serving_under_a_window_is_light_in_bf16_and_one_page_wide_in_fp8():
     fp8 = problem.with_changes(kv_dtype="fp8_e4m3")
     assert choose(fp8) == ("d64-b32-gqa8-serving-window-fp8", (128, 32, 4, 2, 3))
     for changed in (problem, fp8):
-        spec = select_spec(changed, MI355X, "2d").spec
+        spec = select_spec(changed, MI355X, "2d", portable=True).spec
         assert not spec.mask_once
         assert not spec.mask_limit
+
+
+GLUON = {
+    "single-batch-d128-prefill": ({"seq_lens": [(1024, 1024)], **D128}, (2, 64, 2, True)),
+    "single-batch-d64-prefill": ({"seq_lens": [(1024, 1024)], **D64 | {"block_size": 16}}, (4, 128, 2, False)),
+    "d64-b32-gqa8-serving": ({"seq_lens": [(512, 1024)] * 2, **D64}, (4, 64, 4, False)),
+    "d64-b32-gqa8-serving-window": ({"seq_lens": [(9, 1024)] * 2, **D64, "sliding_window": 128}, (2, 64, 3, False)),
+    "d64-b32-gqa8-serving-window-fp8": (
+        {"seq_lens": [(9, 1024)] * 2, **D64, "sliding_window": 128, "kv_dtype": "fp8_e4m3"},
+        (4, 32, 4, False),
+    ),
+}
+
+
+@pytest.mark.parametrize("cohort", GLUON)
+def test_the_cohorts_of_gfx950_get_the_gluon_kernel(cohort):
+    arguments, levers = GLUON[cohort]
+    problem = unified(**arguments)
+    choice = select_spec(problem, MI355X, "2d")
+    spec = choice.spec
+    assert (choice.cohort, type(spec)) == (cohort, Gfx950Unified2DSpec)
+    assert (spec.num_warps, spec.tile_size, spec.waves_per_eu, spec.k_single_buffer) == levers
+    assert spec.transposed_mask_limit == spec.transposed_mask_once == (problem.sliding_window is None)
+    assert "Gluon kernel" in choice.reasons[-1]
+    assert type(select_spec(problem, MI300X, "2d").spec) is Unified2DSpec
+
+
+def test_an_fp8_cache_leaves_registers_for_one_wave_less():
+    problem = unified([(512, 1024)] * 2, **D64, kv_dtype="fp8_e4m3")
+    assert select_spec(problem, MI355X, "2d").spec.waves_per_eu == 3
+
+
+def test_a_cohort_whose_pages_the_gluon_kernel_lacks_stays_portable():
+    problem = unified([(1024, 1024)], **D128 | {"block_size": 128})
+    assert type(select_spec(problem, MI355X, "2d").spec) is Unified2DSpec
 
 
 @pytest.mark.parametrize(
@@ -417,7 +455,7 @@ def test_every_dense_scenario_gets_a_valid_spec_that_fits(scenario, device):
     device = load_device(device) if device else None
     for dtype in ("bf16", "fp32"):
         problem = scenario.problem.with_changes(dtype=dtype)
-        spec = select_dense_spec(problem, device).spec
+        spec = select_dense_spec(problem, device, portable=True).spec
         if device is not None:
             geometry = Geometry(spec.block_m, spec.block_n, spec.num_warps, spec.num_stages)
             assert estimate_lds_bytes(geometry, problem.head_size, dtype) <= device.lds_bytes_per_workgroup
@@ -427,14 +465,16 @@ def test_gfx950_dense_has_256_rows_and_one_program_per_compute_unit():
     choice = select_dense_spec(dense(seqlen=8192), MI355X)
     spec = choice.spec
     assert (spec.block_m, spec.num_warps, spec.grid, spec.persist_decode) == (256, 8, "persistent", "auto")
-    assert not spec.transposed_qk
+    portable = select_dense_spec(dense(seqlen=8192), MI355X, portable=True).spec
+    assert (portable.block_m, portable.num_warps, portable.transposed_qk) == (256, 8, False)
     assert num_persistent_programs(spec, MI355X) == 256
     assert "256 programs share 512 work items" in choice.reasons[-1]
 
 
 @pytest.mark.parametrize(("head_size", "lazy"), [(64, True), (80, False), (128, False)])
 def test_gfx950_rescales_lazily_where_the_branch_spills_nothing(head_size, lazy):
-    assert select_dense_spec(dense(seqlen=8192, head_size=head_size), MI355X).spec.lazy_rescale == lazy
+    choice = select_dense_spec(dense(seqlen=8192, head_size=head_size), MI355X, portable=True)
+    assert choice.spec.lazy_rescale == lazy
 
 
 def test_a_spec_may_name_its_own_programs():

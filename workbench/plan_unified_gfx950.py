@@ -38,6 +38,7 @@ def _constants(call: UnifiedCall, spec: Gfx950Unified2DSpec, i64: bool) -> dict[
         "SWIZZLE": spec.lds_swizzle,
         "WIDE": spec.wide_lds_dma,
         "LAZY": spec.lazy_rescale,
+        "EXP2_FAST": spec.exp2_fast,
         "SETPRIO": spec.setprio,
         "NATIVE_FP8": spec.fp8_native_qk,
         "STAGED": call.v.dtype != call.out.dtype,

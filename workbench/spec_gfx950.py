@@ -33,16 +33,6 @@ class Gfx950Spec(KernelSpec):
     """s_setprio raises a wave while it issues the PV product."""
     prefetch: bool = True
     """Waits drain the oldest copy only, so that the newest stays in flight; otherwise every wait drains all."""
-    lds_k_pad: int = 8
-    """Halves between the rows of K in LDS."""
-    lds_v_pad: int = 32
-    """Halves between the rows of V in LDS."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("lds_k_pad", "lds_v_pad"):
-            value = getattr(self, name)
-            require(value in PADS, f"{name} must be one of {', '.join(map(str, PADS))}, got {value}")
 
     @property
     def num_warps(self) -> int:
@@ -79,6 +69,10 @@ class Gfx950DenseSpec(DenseGeometry, Gfx950Spec):
     """The exponentials of one half of the tile are issued among the PV products of the other."""
     wide_lds_dma: bool = False
     """16 bytes a lane from HBM to LDS instead of 4; padding then follows every 512 elements."""
+    lds_k_pad: int = 8
+    """Halves between the rows of K in LDS."""
+    lds_v_pad: int = 32
+    """Halves between the rows of V in LDS."""
     num_buffers: int = 2
     """K and V tiles that LDS holds."""
     ragged: bool | None = None
@@ -86,6 +80,9 @@ class Gfx950DenseSpec(DenseGeometry, Gfx950Spec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("lds_k_pad", "lds_v_pad"):
+            value = getattr(self, name)
+            require(value in PADS, f"{name} must be one of {', '.join(map(str, PADS))}, got {value}")
         require(self.block_m in (128, 256), f"block_m must be 128 or 256, got {self.block_m}")
         require(self.block_n in (32, 64, 128), f"block_n must be 32, 64 or 128, got {self.block_n}")
         require(self.num_buffers in (2, 3), f"num_buffers must be 2 or 3, got {self.num_buffers}")
@@ -103,7 +100,8 @@ class Gfx950DenseSpec(DenseGeometry, Gfx950Spec):
         return self._uneven(seqlen_q, seqlen_kv) if self.ragged is None else self.ragged
 
     def _uneven(self, seqlen_q: int, seqlen_kv: int) -> bool:
-        return bool(seqlen_q % self.block_m or seqlen_kv % self.block_n)
+        # Without keys there is no tile that could be copied unchecked.
+        return bool(seqlen_q % self.block_m or seqlen_kv % self.block_n or seqlen_kv == 0)
 
     def check(self, problem: DenseAttentionProblem) -> None:
         """Raise SpecError unless a kernel of this spec can serve the problem."""

@@ -30,9 +30,9 @@ class Gfx950Unified2DSpec(Gfx950Spec):
     transposed_scalar_state: bool = True
     """Maxima and denominators stay with the rows of the scores; otherwise two rows to a lane between tiles."""
     transposed_mask_once: bool = False
-    """One select per score for all conditions. Full attention only."""
+    """One comparison per score: the causal limit stands for the sequence's end too. Full attention only."""
     transposed_mask_limit: bool = False
-    """Keys are compared with one limit per row, from which the tile's place is taken. Full attention only."""
+    """The tile's place goes into each row's limit, and keys are compared as constants. Full attention only."""
     transposed_half_local_pv: bool = True
     """P feeds the PV product as the QK product left it; otherwise it is moved across lanes first."""
     q_in_registers: bool = True
@@ -44,7 +44,7 @@ class Gfx950Unified2DSpec(Gfx950Spec):
     v_double_buffer: bool = False
     """Two V tiles in LDS, of which one is copied a tile ahead."""
     current_v_first: bool = True
-    """V of this tile is copied before K of the next one (specification §7.1); otherwise after it."""
+    """V is copied before the next K (specification §7.1), whose copy then stays under way behind the wait for V."""
     mask_split: bool = False
     """Mask-free loop over the tiles that every row sees whole; otherwise one loop, which costs less code."""
     lazy_rescale: bool = True
@@ -66,7 +66,7 @@ class Gfx950Unified2DSpec(Gfx950Spec):
         require(self.tile_size in TILE_SIZES, f"tile_size must be 32, 64 or 128, got {self.tile_size}")
         require(
             self.transposed_qk_32x32,
-            "transposed_qk_32x32=False is not built here: untransposed scores are the portable kernel; use Unified2DSpec",
+            "transposed_qk_32x32=False is the portable kernel, which keeps rows in registers; use Unified2DSpec",
         )
         require(
             not self.cluster or self.tile_size >= 64,

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+from triton.language import core
 
 from ..paged import find_sequence
 from .steps import HAS_REINTERPRET
@@ -39,6 +40,7 @@ class Config(NamedTuple):
     SWIZZLE: gl.constexpr
     WIDE: gl.constexpr
     LAZY: gl.constexpr
+    EXP2_FAST: gl.constexpr
     SETPRIO: gl.constexpr
     NATIVE_FP8: gl.constexpr
     STAGED: gl.constexpr
@@ -107,6 +109,14 @@ def copy_layout(keys, head_size, element_bytes, wide, num_warps):
     """
     width = (16 if wide and keys * head_size * element_bytes >= 1024 * num_warps else 4) // element_bytes
     lanes_along = min(64, head_size // width)
+    return gl.BlockedLayout([1, width], [64 // lanes_along, lanes_along], [num_warps, 1], [1, 0])
+
+
+@gluon.constexpr_function
+def fetch_layout(keys, head_size, num_warps):
+    """fp8 tile [keys, channels] in registers: 8 channels to a lane, which become one LDS write, or 4."""
+    width = 8 if keys * head_size >= 512 * num_warps else 4
+    lanes_along = head_size // width
     return gl.BlockedLayout([1, width], [64 // lanes_along, lanes_along], [num_warps, 1], [1, 0])
 
 
@@ -184,6 +194,13 @@ def make_table(p_block_table, stride_table, block, cfg):
     return Table(p_row, gl.minimum(block.key_lo // cfg.BLOCK_SIZE, page_hi), page_hi)
 
 
+@core.extern
+def first_lane(x, _semantic=None):
+    """int32 of the wave's first lane, in scalar registers."""
+    symbol = ("llvm.amdgcn.readfirstlane.i32", core.int32)
+    return core.extern_elementwise("", "", [x], {(core.int32,): symbol}, is_pure=True, _semantic=_semantic)
+
+
 @gluon.constexpr_function
 def pages_layout(copies, num_warps):
     """Every lane holds all pages of a tile."""
@@ -195,9 +212,21 @@ def load_pages(table, i_tile, cfg):
     """Physical blocks of the tile's pages, [copies]; past the table's ends the nearest entry."""
     if cfg.FAST_PAGED:
         o_page = i_tile * cfg.TILE // cfg.BLOCK_SIZE + gl.arange(0, cfg.COPIES, pages_layout(cfg.COPIES, cfg.NUM_WARPS))
-        return gl.load(table.p_row + gl.minimum(gl.maximum(o_page, table.page_lo), table.page_hi))
+        o_page = gl.minimum(gl.maximum(o_page, table.page_lo), table.page_hi)
+        # The compiler would move equal values to scalars at once, and wait for them a tile too early.
+        o_page = gl.inline_asm_elementwise("v_mov_b32 $0, $1", "=v,s", [o_page], dtype=gl.int32, is_pure=True, pack=1)
+        return gl.amd.cdna4.buffer_load(table.p_row, o_page)
     else:
         return 0
+
+
+@gluon.jit
+def as_scalars(b_pages, cfg):
+    """Loaded pages, in scalar registers."""
+    if cfg.FAST_PAGED:
+        return first_lane(b_pages)
+    else:
+        return b_pages
 
 
 @gluon.jit
@@ -205,9 +234,8 @@ def page_base(x, b_pages, i_copy: gl.constexpr, i_first, cfg):
     """Address of key i_first, which the page number i_copy of the tile holds."""
     if not cfg.FAST_PAGED:
         return x.p
-    i_block = gl.sum(
-        gl.where(gl.arange(0, cfg.COPIES, pages_layout(cfg.COPIES, cfg.NUM_WARPS)) == i_copy, b_pages, 0), 0
-    )
+    m_page = gl.arange(0, cfg.COPIES, pages_layout(cfg.COPIES, cfg.NUM_WARPS)) == i_copy
+    i_block = gl.sum(gl.where(m_page, b_pages, 0), 0)
     if cfg.I64:
         p_page = x.p + i_block.to(gl.int64) * x.stride_block
     else:
@@ -271,7 +299,7 @@ def copy_tile(x, table, b_pages, i_tile, i_buffer, block, VEC: gl.constexpr, cfg
 @gluon.jit
 def fetch_tile(x, table, b_pages, i_tile, block, cfg):
     """An fp8 tile on its way to registers, one tensor [keys of a copy, HEAD_SIZE] for each copy."""
-    LAYOUT: gl.constexpr = copy_layout(cfg.COPY_KEYS, cfg.HEAD_SIZE, 1, cfg.WIDE, cfg.NUM_WARPS)
+    LAYOUT: gl.constexpr = fetch_layout(cfg.COPY_KEYS, cfg.HEAD_SIZE, cfg.NUM_WARPS)
     o_n = gl.arange(0, cfg.COPY_KEYS, gl.SliceLayout(1, LAYOUT))
     o_d = gl.arange(0, cfg.HEAD_SIZE, gl.SliceLayout(0, LAYOUT))
     fetched = ()

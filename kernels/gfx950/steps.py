@@ -88,6 +88,16 @@ def rescale_unless_one(
 
 
 @gluon.jit
+def exp2(b_x, FAST: gl.constexpr):
+    """2^b_x as the one instruction that it is, or guarded: a result under 2^-126 is kept as a denormal number."""
+    if FAST:
+        return gl.exp2(b_x)
+    else:
+        m_low = b_x < -126.0
+        return gl.exp2(b_x + gl.where(m_low, 64.0, 0.0)) * gl.where(m_low, 2.0**-64, 1.0)
+
+
+@gluon.jit
 def rebase_state(b_acc, b_m, b_l, b_m_new, LAZY: gl.constexpr):
     """State under the maximum b_m_new; LAZY keeps the old anchor of a row that the tile exceeds by little."""
     if LAZY:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from ..primitives import LOG2_E, LOWEST
+from ..primitives import LOG2_E, LOWEST, RESCALE_THRESHOLD_LOG2
 from .layouts import mfma_layout, operand
 from .paged import (
     CHUNK_OF_VALUES,
@@ -16,6 +16,7 @@ from .paged import (
     Config,
     Stream,
     Table,
+    as_scalars,
     bytes_of,
     chunk_of_keys,
     copy_tile,
@@ -28,7 +29,7 @@ from .paged import (
     reinterpreted,
     store_tile,
 )
-from .steps import barrier, rebase_state, set_priority
+from .steps import barrier, exp2, rescale_unless_one, set_priority
 
 
 class Bias(NamedTuple):
@@ -133,21 +134,25 @@ def add_biases(b_s, o_key, loop, cfg, ALIBI: gl.constexpr, QQ_BIAS: gl.constexpr
 
 @gluon.jit
 def mask_scores(b_s, o_n, i_first, loop, cfg):
-    """Steps 5 and 6: causal limit and sliding window; masked scores become -inf."""
-    if cfg.MASK_LIMIT:
-        # The place of the tile goes into the limit: keys are compared by constants.
-        b_s = gl.where(o_n[:, None] <= (loop.o_limit - i_first)[None, :], b_s, float("-inf"))
-    else:
-        b_key = (i_first + o_n)[:, None]
+    """Steps 5 and 6: causal limit and sliding window; masked scores become -inf.
+
+    A row's limit is before the end of its sequence, which MASK_ONCE leaves to it.
+    """
+    # Of every eight keys a lane holds 0..3 or 4..7: with that and the tile's place in the limit, keys are constants.
+    o_lane = o_n & 4
+    b_near = (o_n - o_lane)[:, None]
+    b_limit = loop.o_limit[None, :] - (i_first + o_lane)[:, None]
+    if cfg.WINDOW > 0:
+        # Behind the limit the distance wraps to more than any window.
+        return gl.where((b_limit - b_near).to(gl.uint32, bitcast=True) < cfg.WINDOW, b_s, float("-inf"))
+    b_end = (loop.block.kv_len - i_first - o_lane)[:, None]
+    if not cfg.MASK_LIMIT:
+        b_near = (i_first + o_n)[:, None]
         b_limit = loop.o_limit[None, :]
-        if cfg.MASK_ONCE:
-            b_s = gl.where((b_key <= b_limit) & (b_key < loop.block.kv_len), b_s, float("-inf"))
-        else:
-            b_s = gl.where(b_key < loop.block.kv_len, b_s, float("-inf"))
-            b_s = gl.where(b_key <= b_limit, b_s, float("-inf"))
-        if cfg.WINDOW > 0:
-            b_s = gl.where(b_limit - b_key < cfg.WINDOW, b_s, float("-inf"))
-    return b_s
+        b_end = loop.block.kv_len
+    if not cfg.MASK_ONCE:
+        b_s = gl.where(b_near < b_end, b_s, float("-inf"))
+    return gl.where(b_near <= b_limit, b_s, float("-inf"))
 
 
 @gluon.jit
@@ -178,8 +183,18 @@ def read_values(i_tile, i_part, loop, cfg):
 @gluon.jit
 def probabilities(b_s, b_m, b_l, scale_log2, dtype: gl.constexpr, cfg):
     """P^T in the layout of the PV product, and the denominator with it."""
-    b_p = gl.exp2(b_s * scale_log2 - b_m[None, :])
+    b_p = exp2(b_s * scale_log2 - b_m[None, :], cfg.EXP2_FAST)
     return gl.convert_layout(b_p.to(dtype), operand(1, cfg.MFMA, cfg.P_WIDTH)), b_l + gl.sum(b_p, 0)
+
+
+@gluon.jit
+def rescale(b_acc, b_alpha, cfg):
+    """The accumulator times its rows' factors, which are mostly 1 with LAZY."""
+    if cfg.LAZY:
+        (b_acc,) = gl.map_elementwise(rescale_unless_one, b_acc, b_alpha[None, :], pack=16)
+        return b_acc
+    else:
+        return b_acc * b_alpha[None, :]
 
 
 @gluon.jit
@@ -273,13 +288,13 @@ def attend_tile(
     MASKED: gl.constexpr,
 ):  # fmt: skip
     """One step of the recurrence, while V of this tile and K of the next one travel."""
-    COUNT: gl.constexpr = cfg.TILE // cfg.PARTS
     dtype: gl.constexpr = loop.v.read.dtype
     b_m = gl.convert_layout(b_m, gl.SliceLayout(0, cfg.MFMA))
     b_l = gl.convert_layout(b_l, gl.SliceLayout(0, cfg.MFMA))
     await_keys(fetched_k, i_tile, loop, cfg)
     # Ahead of the copies: loads return in order, and a wait for this one must not wait for them.
     b_pages_after = load_pages(loop.table, i_tile + 2, cfg)
+    b_pages_next = as_scalars(b_pages_next, cfg)
     fetched_k, fetched_v = start_next(b_pages, b_pages_next, i_tile, loop, cfg)
     scale_log2 = loop.bias.scale_log2
     if cfg.SOFTCAP or ALIBI or QQ_BIAS:
@@ -289,14 +304,20 @@ def attend_tile(
     if cfg.PARTS == 2:
         b_s_rest = score_part(i_tile, 1, loop, cfg, ALIBI, QQ_BIAS, MASKED)
         b_m_new = gl.maximum(b_m_new, gl.max(b_s_rest, 0) * scale_log2)
-    b_acc, b_m, b_l = rebase_state(b_acc, b_m, b_l, b_m_new, cfg.LAZY)
-    b_p, b_l = probabilities(b_s, b_m, b_l, scale_log2, dtype, cfg)
+    if cfg.LAZY:
+        b_m_new = gl.where(b_m_new - b_m > RESCALE_THRESHOLD_LOG2, b_m_new, b_m)
+    b_alpha = gl.exp2(b_m - b_m_new)
+    b_m = b_m_new
+    b_p, b_l = probabilities(b_s, b_m, b_l * b_alpha, scale_log2, dtype, cfg)
     await_values(fetched_v, i_tile, loop, cfg)
+    # Behind the wait: Triton 3.6 counts no copies across the rescale's branch, and would wait for all of them.
+    b_acc = rescale(b_acc, b_alpha, cfg)
     if cfg.K_BUFFERS == 1 and (cfg.NATIVE_FP8 or not cfg.STAGED):
         start_keys(b_pages_next, i_tile + 1, loop, cfg)
-    b_v = read_values(i_tile, 0, loop, cfg)
     if cfg.SETPRIO:
-        b_p = set_priority(b_p, 1, COUNT // 4, COUNT // 2)
+        # Held by one register: V is read behind it, and P need not be ready as a whole.
+        b_m = set_priority(b_m, 1, 1, 1)
+    b_v = read_values(i_tile, 0, loop, cfg)
     b_acc = gl.amd.cdna4.mfma(b_v, b_p, b_acc)
     if cfg.PARTS == 2:
         b_p, b_l = probabilities(b_s_rest, b_m, b_l, scale_log2, dtype, cfg)
@@ -330,7 +351,7 @@ def attend_block(loop, cfg, ALIBI: gl.constexpr, QQ_BIAS: gl.constexpr):
     b_acc = gl.zeros([cfg.HEAD_SIZE, cfg.BLOCK_M], gl.float32, cfg.MFMA)
     b_m = gl.full([cfg.BLOCK_M], LOWEST, gl.float32, cfg.STATE)
     b_l = gl.zeros([cfg.BLOCK_M], gl.float32, cfg.STATE)
-    b_pages = load_pages(loop.table, tile_lo, cfg)
+    b_pages = as_scalars(load_pages(loop.table, tile_lo, cfg), cfg)
     b_pages_next = load_pages(loop.table, tile_lo + 1, cfg)
     if cfg.V_BUFFERS == 2 and not cfg.STAGED and cfg.V_FIRST:
         start_values(b_pages, tile_lo, loop, cfg)
@@ -435,6 +456,7 @@ def unified_attention_2d(
     SWIZZLE: gl.constexpr,
     WIDE: gl.constexpr,
     LAZY: gl.constexpr,
+    EXP2_FAST: gl.constexpr,
     SETPRIO: gl.constexpr,
     NATIVE_FP8: gl.constexpr,
     STAGED: gl.constexpr,
@@ -446,7 +468,7 @@ def unified_attention_2d(
     cfg: gl.constexpr = Config(
         NUM_WARPS, TILE, GROUP, HEAD_SIZE, BLOCK_SIZE, WINDOW, SOFTCAP, I64, SCALAR_STATE, MASK_ONCE, MASK_LIMIT,
         MASK_SPLIT, P_WIDTH, Q_REGISTERS, FAST_PAGED, K_BUFFERS, V_BUFFERS, V_FIRST, PREFETCH, PARTS, SWIZZLE, WIDE,
-        LAZY, SETPRIO, NATIVE_FP8, STAGED, ALL_DECODE, 32 * NUM_WARPS, 32 * NUM_WARPS // GROUP, COPY_KEYS,
+        LAZY, EXP2_FAST, SETPRIO, NATIVE_FP8, STAGED, ALL_DECODE, 32 * NUM_WARPS, 32 * NUM_WARPS // GROUP, COPY_KEYS,
         TILE // COPY_KEYS, MFMA, state_layout(SCALAR_STATE, MFMA, NUM_WARPS),
     )  # fmt: skip
     i_head_kv = gl.program_id(0)

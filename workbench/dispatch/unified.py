@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from workbench.dispatch import amd, interpreter, nvidia, tiles
+from workbench.dispatch import amd, gfx950, interpreter, nvidia, tiles
 from workbench.dispatch.geometry import Cohort, fit_lds
 from workbench.dispatch.grid import LARGEST_BLOCK_M, smallest_block_m
 from workbench.dispatch.path import LANES, admitted_lanes
@@ -16,6 +16,7 @@ from workbench.spec import Unified2DSpec, Unified3DSpec, head_pad
 if TYPE_CHECKING:
     from workbench.device import Device
     from workbench.problem import UnifiedAttentionProblem
+    from workbench.spec_gfx950_unified import Gfx950Unified2DSpec
 
 REDUCE_VALUES_PER_LANE = 32
 
@@ -24,15 +25,18 @@ REDUCE_VALUES_PER_LANE = 32
 class SpecChoice:
     """A spec that serves the problem, the cohort it was chosen for, and why."""
 
-    spec: Unified2DSpec | Unified3DSpec
+    spec: Unified2DSpec | Unified3DSpec | Gfx950Unified2DSpec
     cohort: str
     reasons: tuple[str, ...]
 
 
 @lru_cache(maxsize=1024)
-def select_spec(problem: UnifiedAttentionProblem, device: Device | None, lane: str) -> SpecChoice:
-    """Geometry and levers for `lane`, '2d' or '3d'. Without a device: a geometry that is cheap to interpret.
+def select_spec(
+    problem: UnifiedAttentionProblem, device: Device | None, lane: str, *, portable: bool = False
+) -> SpecChoice:
+    """Kernel, geometry and levers for `lane`, '2d' or '3d'. Without a device: a geometry that is cheap to interpret.
 
+    On gfx950 the 2D cohorts of §6 get the Gluon kernel, unless `portable` asks for plain Triton.
     Raises SpecError for another lane and UnsupportedError for a GQA group that no tile holds.
     """
     if lane not in LANES:
@@ -42,13 +46,18 @@ def select_spec(problem: UnifiedAttentionProblem, device: Device | None, lane: s
             f"a GQA group of {problem.group_size} query heads exceeds the largest query tile, {LARGEST_BLOCK_M} rows; "
             "split the query heads over several calls"
         )
+    spec: Unified2DSpec | Unified3DSpec | Gfx950Unified2DSpec
     cohort = _cohort(problem, device, lane)
+    gluon = None if device is None or portable or lane != "2d" else gfx950.select_gluon(problem, device, cohort)
+    if gluon is not None:
+        spec, why = gluon
+        return SpecChoice(spec, cohort.name, (f"Cohort {cohort.name}.", *why))
     fields = _fields(problem, cohort)
     reasons = (f"Cohort {cohort.name}.", *cohort.reasons)
     if lane == "2d":
-        spec: Unified2DSpec | Unified3DSpec = Unified2DSpec(**fields)
+        spec = Unified2DSpec(**fields)
     else:
-        segments, why = (
+        segments, words = (
             interpreter.num_segments(problem, cohort.geometry)
             if device is None
             else tiles.num_segments(problem, cohort.geometry, device)
@@ -56,7 +65,7 @@ def select_spec(problem: UnifiedAttentionProblem, device: Device | None, lane: s
         values_per_wave = REDUCE_VALUES_PER_LANE * (device.wave_size if device else 64)
         reduce_num_warps = min(8, max(1, segments * head_pad(problem.head_size) // values_per_wave))
         spec = Unified3DSpec(**fields, num_segments=segments, reduce_num_warps=reduce_num_warps)
-        reasons = (*reasons, why)
+        reasons = (*reasons, words)
     spec.check(problem)
     return SpecChoice(spec, cohort.name, reasons)
 
