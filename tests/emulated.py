@@ -28,6 +28,9 @@ SPECS: dict[str, Unified2DSpec | Unified3DSpec] = {
 GRID = DenseSpec(block_m=64, block_n=32, grid="default")
 PERSISTENT = GRID.with_changes(grid="persistent", num_persistent=3)
 CANARY = 171.0
+# Pipelined loads past a branch: code in front of the branch that finds no tile reads the LDS of one, and drops it. Had
+# it used what it read, that would be another kind of finding.
+AHEAD_OF_THE_BRANCH = ("lds-uninitialised",)
 _COPIED_BYTES = 2**20
 
 

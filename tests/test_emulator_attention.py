@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.emulated import GRID, PERSISTENT, SPECS, VERSIONS, run, run_packed
+from tests.emulated import AHEAD_OF_THE_BRANCH, GRID, PERSISTENT, SPECS, VERSIONS, run, run_packed
 from workbench.attention import run_unified
 from workbench.compiler import triton_versions
 from workbench.errors import BackendUnavailable, EmulationError, TritonVersionError
@@ -96,10 +96,6 @@ def test_unified_features(feature: str, lane: str, options: EmulatorOptions) -> 
 @pytest.mark.parametrize("lever", LEVERS)
 def test_unified_levers(lever: str, options: EmulatorOptions) -> None:
     _check_unified({}, SPECS["2d"].with_changes(**LEVERS[lever]), options)
-
-
-# Asynchronous copies: code before the branch that finds no tile left reads the LDS of one, and drops what it read.
-AHEAD_OF_THE_BRANCH = ("lds-uninitialised",)
 
 
 def test_global_loads(options: EmulatorOptions) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from workbench.errors import AssemblyError, UnsupportedError
@@ -111,8 +112,9 @@ class Program:
         raise AssemblyError(f"{self.name} has no instruction at or after line {line}")
 
 
+@lru_cache(maxsize=32)
 def parse_program(assembly: str, kernel: str | None = None) -> Program:
-    """Decode the text of an `.amdgcn` file.
+    """Decode the text of an `.amdgcn` file; the last few are kept, since a kernel is mostly run more than once.
 
     `kernel` picks one of several. AssemblyError when the text is truncated, or an operand is not understood.
     """
