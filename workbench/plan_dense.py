@@ -114,6 +114,7 @@ def _gfx950_constants(call: DenseCall, spec: Gfx950DenseSpec, order: WorkOrder) 
         "PART_N": PART_N,
         "STEP_PARTS": min(2, spec.block_n // PART_N),
         "CLUSTER": spec.cluster,
+        "EXP2_FAST": spec.exp2_fast,
         "SETPRIO": spec.setprio,
         "P_WIDTH": 4 if spec.transposed_pv else 8,
         "ORDER": order,

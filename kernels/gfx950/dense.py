@@ -11,7 +11,7 @@ from triton.experimental.gluon import language as gl
 from ..dense import decode_item
 from ..primitives import LOG2_E, LOWEST
 from .layouts import lds_written, mfma_layout, operand
-from .steps import barrier, by_key, copy_keys, rebase_state, set_priority, set_priority_after_both
+from .steps import barrier, by_key, copy_keys, exp2, rebase_state, set_priority, set_priority_after_both
 
 
 class Operand(NamedTuple):
@@ -46,6 +46,7 @@ class Config(NamedTuple):
     PART_N: gl.constexpr
     STEP_PARTS: gl.constexpr
     CLUSTER: gl.constexpr
+    EXP2_FAST: gl.constexpr
     SETPRIO: gl.constexpr
     P_WIDTH: gl.constexpr
     NUM_WARPS: gl.constexpr
@@ -169,7 +170,7 @@ def masked_scores(k, b_q, i_tile, i_part, block, cfg, MASKED: gl.constexpr):
 @gluon.jit
 def probabilities(b_s, b_m, b_l, scale_log2, dtype: gl.constexpr, cfg):
     """P^T in the layout of the PV product, and the denominator with it."""
-    b_p = gl.exp2(b_s * scale_log2 - b_m[None, :])
+    b_p = exp2(b_s * scale_log2 - b_m[None, :], cfg.EXP2_FAST)
     return gl.convert_layout(b_p.to(dtype), operand(1, cfg.MFMA, cfg.P_WIDTH)), b_l + gl.sum(b_p, 0)
 
 
@@ -323,6 +324,7 @@ def dense_attention(
     PART_N: gl.constexpr,
     STEP_PARTS: gl.constexpr,
     CLUSTER: gl.constexpr,
+    EXP2_FAST: gl.constexpr,
     SETPRIO: gl.constexpr,
     P_WIDTH: gl.constexpr,
     ORDER: gl.constexpr,
@@ -331,7 +333,8 @@ def dense_attention(
     NUM_WARPS: gl.constexpr = BLOCK_M // 32
     cfg: gl.constexpr = Config(
         BLOCK_M, BLOCK_N, GROUP, HEAD_SIZE, CAUSAL, TOP_LEFT, RAGGED, MASK_SPLIT, LAZY, K_PAD, V_PAD, WIDE,
-        NUM_BUFFERS, PREFETCH, PART_N, STEP_PARTS, CLUSTER, SETPRIO, P_WIDTH, NUM_WARPS, mfma_layout(NUM_WARPS),
+        NUM_BUFFERS, PREFETCH, PART_N, STEP_PARTS, CLUSTER, EXP2_FAST, SETPRIO, P_WIDTH, NUM_WARPS,
+        mfma_layout(NUM_WARPS),
     )  # fmt: skip
     q = Operand(p_q, stride_q_outer, stride_q_token, stride_q_head)
     k = Operand(p_k, stride_k_outer, stride_k_token, stride_k_head)

@@ -118,7 +118,7 @@ def _choose(
     call: DenseCall, problem: DenseAttentionProblem, spec: DenseGeometry | None, device: Device | None
 ) -> tuple[DenseGeometry, tuple[str, ...]]:
     if spec is None:
-        choice = select_dense_spec(problem, device)
+        choice = select_dense_spec(problem, device, portable=call.packed)
         if not call.packed or choice.spec.grid == "default":
             return choice.spec, choice.reasons
         return choice.spec.with_changes(grid="default"), (

@@ -63,6 +63,22 @@ LEVERS_DENSE: Levers = (
     {"grid": "default"},
     {"persist_decode": "qb_major"},
 )
+LEVERS_GLUON_DENSE: Levers = (
+    {"transposed_pv": False},
+    {"lds_k_pad": 0},
+    *({"lds_v_pad": pad} for pad in (0, 8, 16)),
+    {"exp2_fast": False},
+    {"cluster": False},
+    {"prefetch": False},
+    {"setprio": False},
+    {"lazy_rescale": False},
+    {"mask_split": False},
+    {"wide_lds_dma": False},
+    {"block_n": 128},
+    {"num_buffers": 3},
+    {"grid": "default"},
+    {"persist_decode": "qb_major"},
+)
 
 
 @dataclass(frozen=True)
@@ -86,7 +102,10 @@ def shipped_variants(target: str) -> list[Variant]:
         ("3d/d64-bf16-decode", LEVERS_3D),
         ("2d/d64-q_fp8-kv_fp8-decode", ({"fp8_native_qk": True},)),
         ("dense/d64-bf16-causal", LEVERS_DENSE),
+        ("gluon-dense/d128-bf16-causal", LEVERS_GLUON_DENSE),
     ):
+        if base not in variants:
+            continue
         for lever in levers:
             variant = _with_lever(variants[base], lever)
             if variant.spec != variants[base].spec:
@@ -148,6 +167,7 @@ def _unified_variant(name: str, problem: UnifiedAttentionProblem, device: Device
 
 
 def _dense(device: Device) -> list[Variant]:
+    """What dispatch picks, and beside a Gluon kernel the portable one that packed batches get."""
     problems = {}
     for head_size, (query_heads, kv_heads, _) in HEADS.items():
         base = DenseAttentionProblem(4, query_heads, kv_heads, 4096, 4096, head_size)
@@ -156,9 +176,16 @@ def _dense(device: Device) -> list[Variant]:
             problems["d128-bf16-full"] = base.with_changes(causal=False)
         if head_size == 64:
             problems["d64-bf16-window"] = base.with_changes(sliding_window=WINDOW, use_sinks=True)
-    return [
-        Variant(f"dense/{name}", problem, select_dense_spec(problem, device).spec) for name, problem in problems.items()
-    ]
+    variants = []
+    for name, problem in problems.items():
+        portable = select_dense_spec(problem, device, portable=True).spec
+        chosen = select_dense_spec(problem, device).spec
+        variants.append(Variant(f"dense/{name}", problem, portable))
+        if chosen != portable:
+            variants.append(Variant(f"gluon-dense/{name}", problem, chosen))
+            ragged = problem.with_changes(seqlen_q=problem.seqlen_q - 1, seqlen_kv=problem.seqlen_kv - 1)
+            variants.append(Variant(f"gluon-dense/{name}-ragged", ragged, select_dense_spec(ragged, device).spec))
+    return variants
 
 
 def _with_lever(base: Variant, lever: dict[str, Any]) -> Variant:

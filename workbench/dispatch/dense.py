@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Literal
 
+from workbench import spec_gfx950
 from workbench.dispatch.geometry import Cohort, Geometry, fit_lds, rows_of_32
 from workbench.dispatch.grid import grid_dense
 from workbench.dispatch.tiles import FP32_ROWS, FP32_TILE
 from workbench.errors import SpecError
 from workbench.spec import MIN_DOT_EXTENT, DenseGeometry, DenseSpec, ceil_power_of_two, head_pad
+from workbench.spec_gfx950 import Gfx950DenseSpec
 
 if TYPE_CHECKING:
     from workbench.device import Device
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 DecodeMode = Literal["qb_major", "hkv_major", "gqa_pair", "gqa_pair_2phase"]
 
+SHORTEST_FOR_GLUON = 65
+"""Query rows under which the Gluon kernel's 128-row tile would be half empty."""
 INTERPRETER_PROGRAMS = 4
 """Persistent programs without a device: enough to stride, few enough to interpret."""
 
@@ -26,16 +30,55 @@ INTERPRETER_PROGRAMS = 4
 class DenseChoice:
     """A dense spec, the cohort it was chosen for, and why."""
 
-    spec: DenseSpec
+    spec: DenseGeometry
     cohort: str
     reasons: tuple[str, ...]
 
 
-def select_dense_spec(problem: DenseAttentionProblem, device: Device | None = None) -> DenseChoice:
-    """Geometry, grid and levers. Without a device: a geometry that is cheap to interpret.
+def select_dense_spec(
+    problem: DenseAttentionProblem, device: Device | None = None, *, portable: bool = False
+) -> DenseChoice:
+    """Kernel, geometry, grid and levers. Without a device: a geometry that is cheap to interpret.
 
-    AMD gets the persistent grid, one program per compute unit; NVIDIA the default grid.
+    gfx950 gets the Gluon kernel where that serves the problem, unless `portable` asks for plain Triton. AMD gets the
+    persistent grid, one program per compute unit; NVIDIA the default grid.
     """
+    if device is not None and not portable and _has_gluon_kernel(problem, device):
+        spec, cohort, reasons = _gluon(problem)
+    else:
+        spec, cohort, reasons = _portable(problem, device)
+    items = prod(grid_dense(problem, spec.block_m))
+    if spec.grid == "persistent":
+        programs = num_persistent_programs(spec, device)
+        why = f"Persistent grid: {programs} programs share {items} work items and start up once each."
+    else:
+        why = f"Default grid: one program for each of {items} work items."
+    return DenseChoice(spec, cohort, (f"Cohort {cohort}.", *reasons, why))
+
+
+def _has_gluon_kernel(problem: DenseAttentionProblem, device: Device) -> bool:
+    if device.arch != spec_gfx950.ARCH or problem.seqlen_q < SHORTEST_FOR_GLUON:
+        return False
+    try:
+        Gfx950DenseSpec().check(problem)
+    except SpecError:
+        return False
+    return True
+
+
+def _gluon(problem: DenseAttentionProblem) -> tuple[DenseGeometry, str, tuple[str, ...]]:
+    rows = 256 if problem.seqlen_q > 128 else 128
+    wide = problem.head_size == 128
+    spec = Gfx950DenseSpec(block_m=rows, wide_lds_dma=wide)
+    ragged = "ranges checked" if spec.is_ragged(problem.seqlen_q, problem.seqlen_kv) else "whole tiles"
+    reason = (
+        f"Gluon kernel: S^T = K Q^T on 32x32x16 MFMA, {rows} query rows over {spec.num_warps} waves, {ragged}; "
+        f"{'16' if wide else '4'} bytes a lane copied to LDS, {spec.num_buffers} K and V tiles of {spec.block_n} keys."
+    )
+    return spec, "dense-gfx950-gluon", (reason,)
+
+
+def _portable(problem: DenseAttentionProblem, device: Device | None) -> tuple[DenseGeometry, str, tuple[str, ...]]:
     cohort = _cohort(problem, device)
     geometry = cohort.geometry
     persistent = device is None or device.vendor == "amd"
@@ -50,13 +93,7 @@ def select_dense_spec(problem: DenseAttentionProblem, device: Device | None = No
         grid="persistent" if persistent else "default",
         num_persistent=INTERPRETER_PROGRAMS if device is None else None,
     )
-    items = prod(grid_dense(problem, spec.block_m))
-    if persistent:
-        programs = num_persistent_programs(spec, device)
-        why = f"Persistent grid: {programs} programs share {items} work items and start up once each."
-    else:
-        why = f"Default grid: one program for each of {items} work items."
-    return DenseChoice(spec, cohort.name, (f"Cohort {cohort.name}.", *cohort.reasons, why))
+    return spec, cohort.name, cohort.reasons
 
 
 def _has_room_for_a_branch(problem: DenseAttentionProblem, device: Device | None) -> bool:
