@@ -272,7 +272,7 @@ def test_serving_under_a_window_is_light_in_bf16_and_one_page_wide_in_fp8():
 
 GLUON = {
     "single-batch-d128-prefill": ({"seq_lens": [(1024, 1024)], **D128}, (2, 64, 2, True)),
-    "single-batch-d64-prefill": ({"seq_lens": [(1024, 1024)], **D64 | {"block_size": 16}}, (4, 128, 2, False)),
+    "single-batch-d64-prefill": ({"seq_lens": [(1024, 1024)], **D64 | {"block_size": 16}}, (4, 128, 3, False)),
     "d64-b32-gqa8-serving": ({"seq_lens": [(512, 1024)] * 2, **D64}, (4, 64, 4, False)),
     "d64-b32-gqa8-serving-window": ({"seq_lens": [(9, 1024)] * 2, **D64, "sliding_window": 128}, (2, 64, 3, False)),
     "d64-b32-gqa8-serving-window-fp8": (

@@ -113,7 +113,7 @@ def _compiled(problem: UnifiedAttentionProblem, spec: Gfx950Unified2DSpec, versi
         (SERVING | FP8, 168, 24576),
         (SERVING | FP8 | {"sliding_window": 128}, 128, 12288),
         (SINGLE, 256, 32768),
-        (SINGLE | {"head_size": 64}, 256, 49152),
+        (SINGLE | {"head_size": 64}, 168, 49152),
     ],
     ids=["serving", "window", "fp8", "fp8 window", "single d128", "single d64"],
 )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 LEVERS: dict[str, dict[str, Any]] = {
     "single-batch-d128-prefill": {"num_warps": 2, "k_single_buffer": True, "cluster": True, "waves_per_eu": 2},
-    "single-batch-d64-prefill": {"num_warps": 4, "cluster": True, "waves_per_eu": 2},
+    "single-batch-d64-prefill": {"num_warps": 4, "cluster": True, "waves_per_eu": 3},
     "d64-b32-gqa8-serving": {"num_warps": 4, "waves_per_eu": 4},
     "d64-b32-gqa8-serving-window": {"num_warps": 2, "waves_per_eu": 3},
     "d64-b32-gqa8-serving-window-fp8": {"num_warps": 4, "waves_per_eu": 4},
