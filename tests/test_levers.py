@@ -4,12 +4,15 @@ import csv
 from dataclasses import fields
 
 import pytest
-from machine_code import instructions, kernel_of, stored_kernel
+from machine_code import FILES, instructions, kernel_of, stored_kernel
 
 from workbench.cli import main
 from workbench.compiler import installed_triton_version, triton_versions
+from workbench.device import load_device
+from workbench.dispatch import select_spec
 from workbench.errors import ParameterError, UnsupportedError
 from workbench.gfx950.dataflow import moves_of_probabilities, reads_by_product
+from workbench.gfx950.emulator.program import parse_program
 from workbench.inspection import inspect_kernel
 from workbench.inspection.schedule import schedule, strip_text
 from workbench.levers import INSTRUMENTS, find_kernel, load_kernels
@@ -254,6 +257,11 @@ def test_pads_free_the_reads_of_bank_conflicts():
     assert bare["conflicts_v"] == bare["conflicts_other"] == 0
 
 
+def test_emulated_code_has_the_places_of_the_code_that_was_read():
+    program = parse_program((FILES / "two_kernels.s").read_text(), "attend_small")
+    assert [each.text for each in program.code.instructions] == [each.text for each in program.instructions]
+
+
 def test_what_no_kernel_can_be_built_for_is_a_row_with_its_reason():
     short = HEADLINE.with_changes(head_size=64)
     rows = lever_table(GLUON, short, [installed_triton_version()], levers=["wide_lds_dma"], emulate=False)
@@ -310,3 +318,13 @@ def test_command_refuses_in_one_line(run, arguments, message):
     assert code == 2
     assert message in " ".join(err.split())
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("name", ["unified-2d", "gfx950-unified-2d"])
+def test_the_base_is_what_dispatch_picks_for_the_kernel(name):
+    kernel = find_kernel(name)
+    problem = find(kernel.scenario).problem
+    portable = name == "unified-2d"
+    chosen = select_spec(problem, load_device("mi355x"), "2d", portable=portable).spec
+    assert base_of(kernel, problem) == chosen
+    assert type(chosen) is kernel.spec_class

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workbench.gfx950.asm import parse_assembly
 from workbench.gfx950.cfg import control_flow
 from workbench.gfx950.dataflow import reads_by_product
 from workbench.gfx950.isa import mix_of
 from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
 
 if TYPE_CHECKING:
-    from workbench.compiler import CompiledKernel
     from workbench.gfx950.emulator import EmulationResult
+    from workbench.gfx950.machine_code import Kernel
     from workbench.levers.registry import KernelLevers
     from workbench.spec import KernelSpec
 
@@ -60,28 +59,23 @@ def conflict_cycles(kernel: KernelLevers, problem: Problem, spec: KernelSpec, tr
     A read is of K where it feeds the QK product of a loop, of V where it feeds the PV product. Reads outside loops and
     writes are the rest. SpecError where the spec does not serve the problem.
     """
-    from workbench.compiler import compile_kernel
-    from workbench.compiler.variants import build_requests
-
-    request = build_requests(problem, spec, triton_version=triton_version)[0]
-    compiled = compile_kernel(request)
     emulation = _run(kernel, problem, spec, triton_version)
-    facts = _facts_by_line(compiled)
+    facts = _facts_by_place(emulation.program.code)
     totals = {"conflicts_k": 0, "conflicts_v": 0, "conflicts_other": 0}
-    for line, row in emulation.details.by_line().items():
-        totals[facts.get(line, "conflicts_other")] += row["conflict_cycles"]
+    for place, cycles in enumerate(emulation.details.conflict_cycles):
+        totals[facts.get(place, "conflicts_other")] += cycles
     return totals
 
 
-def _facts_by_line(compiled: CompiledKernel) -> dict[int, str]:
-    """Assembly line of each LDS read within an innermost loop that holds products -> the fact it adds to."""
-    flow = control_flow(parse_assembly(compiled.assembly, name=compiled.name).kernel(compiled.name))
+def _facts_by_place(code: Kernel) -> dict[int, str]:
+    """Place of each LDS read within an innermost loop that holds products -> the fact it adds to."""
+    flow = control_flow(code)
     found: dict[int, str] = {}
     for loop in flow.loops:
         instructions = flow.instructions(loop)
         if not loop.children and mix_of(instructions).family("mfma"):
             roles = reads_by_product(instructions)
-            found |= {instructions[place].line: _FACTS[role] for place, role in roles.items()}
+            found |= {instructions[place].index: _FACTS[role] for place, role in roles.items()}
     return found
 
 
@@ -94,6 +88,6 @@ def _run(kernel: KernelLevers, problem: Problem, spec: KernelSpec, triton_versio
     if isinstance(problem, DenseAttentionProblem):
         dense = make_dense_inputs(problem, seed=0)
         return run_dense(problem, dense, spec=spec, backend="emulator", emulator=options).emulation[0]  # type: ignore[arg-type]
-    paged = make_unified_inputs(problem, seed=0)
+    paged = make_unified_inputs(problem, seed=0, poison=False)
     result = run_unified(problem, paged, lane=kernel.lane, spec=spec, backend="emulator", emulator=options)  # type: ignore[arg-type]
     return result.emulation[0]

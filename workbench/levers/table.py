@@ -46,15 +46,17 @@ def base_of(kernel: KernelLevers, problem: Problem) -> KernelSpec:
     from workbench.device import load_device
     from workbench.dispatch import select_dense_spec, select_spec
     from workbench.problem import DenseAttentionProblem
+    from workbench.spec import TritonSpec
 
     device = load_device(EMULATED_DEVICE)
+    portable = issubclass(kernel.spec_class, TritonSpec)
     chosen: KernelSpec
     if isinstance(problem, DenseAttentionProblem) != (kernel.lane == "dense"):
         raise UnsupportedError(f"{kernel.kernel} is for {kernel.lane} problems; choose another --scenario or --kernel")
     if isinstance(problem, DenseAttentionProblem):
-        chosen = select_dense_spec(problem, device, portable=kernel.kernel == "dense").spec
+        chosen = select_dense_spec(problem, device, portable=portable).spec
     else:
-        chosen = select_spec(problem, device, kernel.lane).spec
+        chosen = select_spec(problem, device, kernel.lane, portable=portable).spec
     return chosen if type(chosen) is kernel.spec_class else kernel.spec_class()
 
 

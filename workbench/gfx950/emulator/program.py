@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -64,6 +64,8 @@ class Program:
     """The `.amdhsa_*` directives without their prefix."""
     arguments: tuple[ArgumentSlot, ...]
     metadata: dict[str, Any]
+    code: Kernel = field(repr=False, compare=False)
+    """As it was read, for static analysis: the instructions have the same places."""
 
     @property
     def workgroup_size(self) -> int:
@@ -135,6 +137,7 @@ def decode_program(kernel: Kernel, descriptor: dict[str, int]) -> Program:
         descriptor=descriptor,
         arguments=_argument_slots(kernel),
         metadata=dict(kernel.metadata),
+        code=kernel,
     )
 
 
