@@ -11,7 +11,7 @@ from triton.experimental.gluon import language as gl
 from ..dense import decode_item
 from ..primitives import LOG2_E, LOWEST
 from .layouts import lds_written, mfma_layout, operand
-from .steps import barrier, by_key, copy_keys, exp2, rebase_state, set_priority, set_priority_after_both
+from .steps import barrier, by_key, copy_keys, exp2, rebase, rescale, set_priority, set_priority_after_both
 
 
 class Operand(NamedTuple):
@@ -189,10 +189,12 @@ def attend_tile(b_acc, b_m, b_l, i_tile, last_tile, b_q, k, v, scale_log2, seqle
             b_m_new = gl.maximum(b_m_new, gl.max(b_s_rest, 0) * scale_log2)
         if i_part == 0:
             start_copy(k, i_tile + cfg.NUM_BUFFERS - 1, last_tile, seqlen_kv, 1, cfg.K_PAD, cfg)
-        b_acc, b_m, b_l = rebase_state(b_acc, b_m, b_l, b_m_new, cfg.LAZY)
+        b_alpha, b_m, b_l = rebase(b_m, b_l, b_m_new, cfg.LAZY)
         b_p, b_l = probabilities(b_s, b_m, b_l, scale_log2, dtype, cfg)
         if i_part == 0:
             wait_for_oldest(cfg)
+        # Behind the wait: Triton 3.6 counts no copies across the rescale's branch, and would wait for all of them.
+        b_acc = rescale(b_acc, b_alpha, cfg.LAZY)
         b_v = read_values(v, i_tile, i_part, cfg)
         if cfg.STEP_PARTS == 2 and not cfg.CLUSTER:
             b_p_rest, b_l = probabilities(b_s_rest, b_m, b_l, scale_log2, dtype, cfg)

@@ -98,13 +98,22 @@ def exp2(b_x, FAST: gl.constexpr):
 
 
 @gluon.jit
-def rebase_state(b_acc, b_m, b_l, b_m_new, LAZY: gl.constexpr):
-    """State under the maximum b_m_new; LAZY keeps the old anchor of a row that the tile exceeds by little."""
+def rescale(b_acc, b_alpha, LAZY: gl.constexpr):
+    """b_acc times the factor of each row; LAZY lets a wave whose rows all have factor 1 branch around it."""
+    if LAZY:
+        (b_acc,) = gl.map_elementwise(rescale_unless_one, b_acc, b_alpha[None, :], pack=16)
+        return b_acc
+    else:
+        return b_acc * b_alpha[None, :]
+
+
+@gluon.jit
+def rebase(b_m, b_l, b_m_new, LAZY: gl.constexpr):
+    """Factor of each row, and maximum and denominator under b_m_new.
+
+    LAZY keeps the old anchor of a row that the tile exceeds by little.
+    """
     if LAZY:
         b_m_new = gl.where(b_m_new - b_m > RESCALE_THRESHOLD_LOG2, b_m_new, b_m)
-        b_alpha = gl.exp2(b_m - b_m_new)
-        (b_acc,) = gl.map_elementwise(rescale_unless_one, b_acc, b_alpha[None, :], pack=16)
-    else:
-        b_alpha = gl.exp2(b_m - b_m_new)
-        b_acc = b_acc * b_alpha[None, :]
-    return b_acc, b_m_new, b_l * b_alpha
+    b_alpha = gl.exp2(b_m - b_m_new)
+    return b_alpha, b_m_new, b_l * b_alpha

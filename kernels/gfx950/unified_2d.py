@@ -29,7 +29,7 @@ from .paged import (
     reinterpreted,
     store_tile,
 )
-from .steps import barrier, exp2, rescale_unless_one, set_priority
+from .steps import barrier, exp2, rescale, set_priority
 
 
 class Bias(NamedTuple):
@@ -188,16 +188,6 @@ def probabilities(b_s, b_m, b_l, scale_log2, dtype: gl.constexpr, cfg):
 
 
 @gluon.jit
-def rescale(b_acc, b_alpha, cfg):
-    """The accumulator times its rows' factors, which are mostly 1 with LAZY."""
-    if cfg.LAZY:
-        (b_acc,) = gl.map_elementwise(rescale_unless_one, b_acc, b_alpha[None, :], pack=16)
-        return b_acc
-    else:
-        return b_acc * b_alpha[None, :]
-
-
-@gluon.jit
 def start_keys(b_pages, i_tile, loop, cfg):
     """Start a K tile; returns what is on its way to registers."""
     if cfg.STAGED and not cfg.NATIVE_FP8:
@@ -311,7 +301,7 @@ def attend_tile(
     b_p, b_l = probabilities(b_s, b_m, b_l * b_alpha, scale_log2, dtype, cfg)
     await_values(fetched_v, i_tile, loop, cfg)
     # Behind the wait: Triton 3.6 counts no copies across the rescale's branch, and would wait for all of them.
-    b_acc = rescale(b_acc, b_alpha, cfg)
+    b_acc = rescale(b_acc, b_alpha, cfg.LAZY)
     if cfg.K_BUFFERS == 1 and (cfg.NATIVE_FP8 or not cfg.STAGED):
         start_keys(b_pages_next, i_tile + 1, loop, cfg)
     if cfg.SETPRIO:

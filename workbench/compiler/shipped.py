@@ -10,6 +10,7 @@ from workbench.compiler.variants import build_requests
 from workbench.device import load_device
 from workbench.dispatch import select_dense_spec, select_spec
 from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
+from workbench.spec_gfx950_unified import Gfx950Unified2DSpec
 
 if TYPE_CHECKING:
     from workbench.compiler.request import KernelRequest
@@ -63,6 +64,18 @@ LEVERS_DENSE: Levers = (
     {"grid": "default"},
     {"persist_decode": "qb_major"},
 )
+LEVERS_GLUON_2D: Levers = (
+    {"transposed_scalar_state": False},
+    {"transposed_mask_once": False, "transposed_mask_limit": False},
+    {"transposed_half_local_pv": False},
+    {"q_in_registers": False},
+    {"fast_paged_kv_desc": False},
+    {"k_single_buffer": False},
+    {"v_double_buffer": True},
+    {"k_single_buffer": False, "current_v_first": False},
+    {"mask_split": True},
+    {"i64_addressing": True},
+)
 LEVERS_GLUON_DENSE: Levers = (
     {"transposed_pv": False},
     {"lds_k_pad": 0},
@@ -94,7 +107,7 @@ def shipped_variants(target: str) -> list[Variant]:
     """Every variant under watch on a target, each name once."""
     found = find_target(target)
     device = load_device(found.device)
-    bases = [*_unified(device), *_dense(device)]
+    bases = [*_unified(device), *_gluon_unified(device), *_dense(device)]
     variants = {variant.name: variant for variant in bases}
     for base, levers in (
         ("2d/d64-bf16-decode", LEVERS_2D + (LEVERS_AMD if found.is_amd else ())),
@@ -102,6 +115,7 @@ def shipped_variants(target: str) -> list[Variant]:
         ("3d/d64-bf16-decode", LEVERS_3D),
         ("2d/d64-q_fp8-kv_fp8-decode", ({"fp8_native_qk": True},)),
         ("dense/d64-bf16-causal", LEVERS_DENSE),
+        ("gluon-2d/d128-bf16-single", LEVERS_GLUON_2D),
         ("gluon-dense/d128-bf16-causal", LEVERS_GLUON_DENSE),
     ):
         if base not in variants:
@@ -163,7 +177,26 @@ def _more_of_d64(base: UnifiedAttentionProblem, prefill: UnifiedAttentionProblem
 
 
 def _unified_variant(name: str, problem: UnifiedAttentionProblem, device: Device, lane: str) -> Variant:
-    return Variant(name, problem, select_spec(problem, device, lane).spec)
+    return Variant(name, problem, select_spec(problem, device, lane, portable=True).spec)
+
+
+def _gluon_unified(device: Device) -> list[Variant]:
+    """The cohorts that dispatch gives to the Gluon kernel."""
+    serving = UnifiedAttentionProblem(PREFILL, 64, 8, 64, 32, use_sinks=True)
+    single = ((4096, 4096),)
+    problems = {
+        "d64-bf16-prefill": serving,
+        "d64-bf16-prefill-window": serving.with_changes(sliding_window=WINDOW),
+        "d64-kv_fp8-prefill": serving.with_changes(kv_dtype="fp8_e4m3"),
+        "d64-kv_fp8-prefill-window": serving.with_changes(kv_dtype="fp8_e4m3", sliding_window=WINDOW),
+        "d128-bf16-single": UnifiedAttentionProblem(single, 32, 8, 128, 32),
+        "d64-bf16-single": UnifiedAttentionProblem(single, 64, 8, 64, 32),
+    }
+    variants = [
+        Variant(f"gluon-2d/{name}", problem, select_spec(problem, device, "2d").spec)
+        for name, problem in problems.items()
+    ]
+    return [variant for variant in variants if isinstance(variant.spec, Gfx950Unified2DSpec)]
 
 
 def _dense(device: Device) -> list[Variant]:
