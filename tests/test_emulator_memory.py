@@ -118,6 +118,15 @@ def test_scratch_store(suffix: str) -> None:
     assert (got == wanted).all()
 
 
+def test_the_spare_half_of_a_spilled_pair_may_be_undefined() -> None:
+    """v60 and v61 are never written: as data they are a compiler's spill, as an address they are a fault."""
+    source, _ = _memory()
+    _, result = _run(["scratch_store_dwordx2 off, v[60:61], off offset:4"], source, scratch=64)
+    assert result.findings == ()
+    with pytest.raises(EmulationError, match="scratch offset .* is outside the 64 bytes of a lane"):
+        _run(["scratch_store_dword v60, v8, off offset:4"], source, scratch=64)
+
+
 def test_scratch_beyond_its_size() -> None:
     with pytest.raises(EmulationError, match=r"scratch_load_dword .*outside the 16 bytes of a lane"):
         _run(["scratch_load_dword v8, off, off offset:16"], _memory()[0], scratch=16)

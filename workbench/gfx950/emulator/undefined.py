@@ -104,12 +104,16 @@ class UndefinedValues:
 
     @staticmethod
     def _that_matter(step: Step, unset: int) -> int:
-        """LDS data may be padding: it counts only when it is read back, which the LDS check sees."""
+        """Data written to LDS and scratch is let through, addresses are not.
+
+        LDS data may be padding: it counts only when it is read back, which the LDS check sees. Scratch data may be the
+        spare half of a spilled pair; what is read back from scratch counts as defined.
+        """
         ins = step.ins
-        if ins.kind.family != "lds write":
+        if ins.kind.family not in ("lds write", "scratch store"):
             return unset
         address = ins.operands[0]
-        return unset & (1 << address.index)
+        return unset & (1 << address.index) if address.kind == "v" else 0
 
     @staticmethod
     def _low_halves(ins: Instruction) -> int:
