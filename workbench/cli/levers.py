@@ -40,11 +40,11 @@ def list_levers(
     if context.invoked_subcommand is not None:
         return
     from workbench.levers import find_kernel, load_kernels
-    from workbench.levers.show import registry_row, registry_table, write_csv
+    from workbench.levers.show import registry_list, registry_row, write_csv
 
     kernels = load_kernels() if kernel is None else (find_kernel(kernel),)
     for each in kernels:
-        Console().print(registry_table(each))
+        Console().print(registry_list(each), highlight=False)
     if csv is not None:
         write_csv([registry_row(lever, each) for each in kernels for lever in each.levers], csv)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.box import ROUNDED
+from rich.console import Group
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -25,27 +27,23 @@ if TYPE_CHECKING:
 
 WORDS_WIDTH = 70
 FACT_WIDTH = 10
+LISTED = (("seen by", "instruments"), ("published", "published"), ("unavailable", "unavailable"))
 TEXT_WIDTH = 14
 VOTED = "voted: blocks that a wave branches around when none of its lanes needs them are skipped"
 
 
-def registry_table(kernel: KernelLevers) -> Table:
-    """A row per lever of a kernel."""
-    title = f"{kernel.kernel}: {kernel.title} ({kernel.spec.rpartition('.')[2]})"
-    caption = "; ".join(f"{limit.where}: {limit.why}" for limit in kernel.unavailable)
-    table = Table(title=title, title_justify="left", caption=caption or None, caption_justify="left", show_lines=True)
-    table.add_column("lever", no_wrap=True)
-    table.add_column("field", no_wrap=True)
-    table.add_column("values")
-    table.add_column("what it changes in the machine code", ratio=3)
-    table.add_column("seen by", ratio=1)
-    table.add_column("published", ratio=2)
-    table.add_column("unavailable", ratio=2)
-    for lever in kernel.levers:
-        cells = registry_row(lever, kernel)
-        shown = ("lever", "field", "values", "changes", "instruments", "published", "unavailable")
-        table.add_row(*(Text(cells[key]) for key in shown))
-    return table
+def registry_list(kernel: KernelLevers) -> Group:
+    """A kernel's levers, each under its field: prose reads better in full lines than in a table's columns."""
+    heading = Text(f"{kernel.kernel}: {kernel.title} ({kernel.spec.rpartition('.')[2]})", style="bold underline")
+    limits = [Text(f"{limit.where}: {limit.why}") for limit in kernel.unavailable]
+    return Group(heading, *limits, *(_block(registry_row(lever, kernel)) for lever in kernel.levers), "")
+
+
+def _block(row: dict[str, str]) -> Group:
+    title = Text.assemble((row["field"], "bold"), f" = {row['values']}", (f"   {row['lever']}", "italic"))
+    lines = [("", row["changes"])]
+    lines += [(f"{name}: ", row[key]) for name, key in LISTED if row[key]]
+    return Group("", title, *(Padding(Text(label + text), (0, 0, 0, 4)) for label, text in lines))
 
 
 def registry_row(lever: Lever, kernel: KernelLevers) -> dict[str, str]:
