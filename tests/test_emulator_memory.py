@@ -123,7 +123,7 @@ def test_the_spare_half_of_a_spilled_pair_may_be_undefined() -> None:
     source, _ = _memory()
     _, result = _run(["scratch_store_dwordx2 off, v[60:61], off offset:4"], source, scratch=64)
     assert result.findings == ()
-    with pytest.raises(EmulationError, match="scratch offset .* is outside the 64 bytes of a lane"):
+    with pytest.raises(EmulationError, match=r"scratch offset .* is outside the 64 bytes of a lane"):
         _run(["scratch_store_dword v60, v8, off offset:4"], source, scratch=64)
 
 

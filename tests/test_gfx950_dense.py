@@ -93,6 +93,17 @@ def test_orders(order: str) -> None:
     _check(fields, SMALL.with_changes(**ORDERS[order]), NEWEST)
 
 
+@pytest.mark.parametrize("changes", [{"grid": "default"}, {"num_persistent": 1}, {"persist_decode": "qb_major"}])
+def test_every_grid_visits_the_tiles_below_the_diagonal_and_no_other(changes: dict[str, Any]) -> None:
+    """16 MFMA of QK and 16 of PV for each wave and tile of 64 keys; a block ends at the tile of its last row."""
+    problem = DenseAttentionProblem(**(BASE | {"seqlen_q": 384, "seqlen_kv": 384}))
+    inputs = make_dense_inputs(problem, seed=0)
+    result = run_dense(problem, inputs, spec=SMALL.with_changes(**changes), backend="emulator")
+    tiles = sum(128 * (block + 1) // 64 for block in range(3))
+    waves, heads = 4, 2
+    assert result.emulation[0].counters["SQ_INSTS_MFMA"] == 32 * waves * heads * tiles
+
+
 def test_late_delivery_changes_nothing() -> None:
     for seed in range(3):
         _check({}, SMALL.with_changes(wide_lds_dma=True), NEWEST, seed=seed)

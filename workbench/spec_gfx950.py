@@ -62,6 +62,7 @@ class Gfx950Spec(KernelSpec):
 class Gfx950DenseSpec(DenseGeometry, Gfx950Spec):
     """The dense prefill kernel in Gluon (specification §8): S^T = K Q^T on 32x32x16 MFMA, 32 query rows to a wave."""
 
+    waves_per_eu: int = 2  # the two bases differ in it
     block_m: int = 256
     transposed_pv: bool = True
     """P feeds the PV product as the QK product left it; otherwise it is moved across lanes first."""

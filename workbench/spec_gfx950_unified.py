@@ -90,6 +90,11 @@ class Gfx950Unified2DSpec(Gfx950Spec):
     def check(self, problem: UnifiedAttentionProblem) -> None:
         """Raise SpecError unless a kernel of this spec can serve the problem."""
         require(
+            not self.v_double_buffer or problem.kv_dtype != "fp8_e4m3",
+            "v_double_buffer copies V a tile ahead; a dequantised fp8 cache passes through registers, so there is no "
+            "copy to start; set v_double_buffer=False",
+        )
+        require(
             problem.head_size in HEAD_SIZES,
             f"the gfx950 unified kernel has head sizes {HEAD_SIZES}, got {problem.head_size}; use Unified2DSpec",
         )

@@ -7,9 +7,6 @@ registers of a lane, so the softmax reduces in registers and exchanges once with
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-LANES = gl.constexpr(64)
-ROWS_PER_WAVE = gl.constexpr(32)
-
 
 @gluon.constexpr_function
 def mfma_layout(num_warps):

@@ -334,7 +334,7 @@ def attend_tiles(
 
 @gluon.jit
 def attend_block(loop, cfg, ALIBI: gl.constexpr, QQ_BIAS: gl.constexpr):
-    """State after all keys of the block, mask-free where every row sees the whole tile."""
+    """State after all keys of the block; with MASK_SPLIT no mask where every row sees the whole tile."""
     block = loop.block
     tile_lo = block.key_lo // cfg.TILE
     tile_hi = gl.cdiv(block.key_hi, cfg.TILE)

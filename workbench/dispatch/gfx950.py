@@ -39,8 +39,8 @@ def select_gluon(
     full = problem.sliding_window is None
     if full and problem.kv_dtype == "fp8_e4m3":
         levers["waves_per_eu"] = min(levers["waves_per_eu"], WAVES_OF_FP8)
-    spec = Gfx950Unified2DSpec(transposed_mask_once=full, transposed_mask_limit=full, **levers)
     try:
+        spec = Gfx950Unified2DSpec(transposed_mask_once=full, transposed_mask_limit=full, **levers)
         spec.check(problem)
     except SpecError:
         return None

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+# np.unique would import it while denormals are flushed, and numpy would learn wrong limits of float32.
+import numpy.ma
+
 from workbench.errors import EmulationError
 from workbench.gfx950.emulator.counters import Counters, MemoryTrace
 from workbench.gfx950.emulator.findings import Finding

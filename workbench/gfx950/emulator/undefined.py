@@ -80,7 +80,7 @@ class UndefinedValues:
             g.uninit &= ~unset
             return
         tainted = step.writes
-        if ins.opcode.startswith(_HALVES_APART) and ins.operands[0].count == 2:
+        if ins.opcode.startswith(_HALVES_APART) and ins.operands[0].count == 2 and "op_sel" not in ins.text:
             low = 1 << (0 if ins.operands[0].kind == "v" else 256) + ins.operands[0].index
             if not unset & self._low_halves(ins):
                 tainted &= ~low
