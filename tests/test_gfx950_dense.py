@@ -214,3 +214,44 @@ def test_dispatch_takes_it_on_gfx950_alone() -> None:
         assert isinstance(select_dense_spec(problem, load_device(device)).spec, DenseSpec)
     for changes in ({"sliding_window": 128}, {"head_size": 256}, {"dtype": "fp32"}, {"seqlen_q": 64}):
         assert isinstance(select_dense_spec(problem.with_changes(**changes), MI355X).spec, DenseSpec)
+
+
+def _views(**strides: int) -> dict[str, torch.Tensor]:
+    """q, k, v and out of 128 rows and one head, the named ones with another token stride. No page is touched."""
+    shape = (1, 128, 1, 64)
+    tensors = {}
+    for name in ("q", "k", "v", "out"):
+        step = strides.get(name, 64)
+        storage = torch.empty(127 * step + 64, dtype=torch.bfloat16)
+        tensors[name] = storage.as_strided(shape, (128 * step, step, 64, 1))
+    return tensors
+
+
+@pytest.mark.parametrize(
+    ("strides", "message"),
+    [
+        ({"q": 2**24}, r"a tile of q with strides .* spans more than 2\^31 bytes"),
+        ({"out": 2**24}, "a tile of out"),
+        ({"k": 2**25}, "a tile of k"),
+        ({"v": 72}, "copies to LDS need the address of v and its strides .* in multiples of 16"),
+    ],
+)
+def test_tensors_that_the_kernel_cannot_address(strides: dict[str, int], message: str) -> None:
+    tensors = _views(**strides)
+    with pytest.raises(UnsupportedError, match=message):
+        dense_attention(**tensors, spec=SMALL, backend="emulator")
+
+
+def test_dispatch_falls_back_where_the_tensors_do_not_suit() -> None:
+    problem = DenseAttentionProblem(1, 1, 1, 128, 128, 64)
+    inputs = make_dense_inputs(problem, seed=0)
+    wide = torch.zeros(1, 128, 1, 72, dtype=torch.bfloat16)
+    wide[..., :64] = inputs.k
+    out = dense_attention(inputs.q, wide[..., :64], inputs.v, backend="emulator")
+    expected = dense_attention(inputs.q, inputs.k, inputs.v, backend="emulator")
+    torch.testing.assert_close(out, expected, rtol=2e-2, atol=2e-2)
+
+
+def test_more_lds_than_there_is() -> None:
+    with pytest.raises(SpecError, match="3 buffers of 128 keys take 227328 bytes of LDS, of 163840"):
+        Gfx950DenseSpec(block_n=128, num_buffers=3).check(DenseAttentionProblem(**BASE))

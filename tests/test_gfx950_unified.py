@@ -53,7 +53,6 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "fp8 cache": (FP8, {"num_warps": 2}),
     "fp8 cache, single K, window": (FP8 | {"sliding_window": 30}, {"k_single_buffer": True, "tile_size": 32}),
     "fp8 cache and query, softcap": (NATIVE | {"softcap": 3.0}, {}),
-    "native fp8, double V": (NATIVE, {"fp8_native_qk": True, "v_double_buffer": True}),
     "native fp8, single K, d128": (NATIVE | {"head_size": 128}, {"fp8_native_qk": True, "k_single_buffer": True}),
     "decode, group of 7": ({"num_query_heads": 7, "seq_lens": ((1, 40), (1, 100))}, {}),
 }  # fmt: skip
@@ -194,6 +193,8 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "half of 32 keys": ({}, {"tile_size": 32, "cluster": True}, "needs tile_size 64 or more"),
     "order without a buffer": ({}, {"current_v_first": False, "k_single_buffer": True}, "needs two K buffers"),
     "64-bit offsets of keys": ({}, {"fast_paged_kv_desc": False, "i64_addressing": True}, "offsets of single keys"),
+    "moved state, two V": ({}, {"transposed_scalar_state": False, "v_double_buffer": True}, "races in LDS"),
+    "two V, fp8 cache": ({"kv_dtype": "fp8_e4m3"}, {"v_double_buffer": True}, "passes through registers"),
     "head size": ({"head_size": 80}, {}, "head sizes .* got 80; use Unified2DSpec"),
     "block size": ({"block_size": 128}, {}, "block sizes .* got 128; use Unified2DSpec"),
     "fp32": ({"dtype": "fp32"}, {}, "bf16 or fp16, got fp32; use Unified2DSpec"),

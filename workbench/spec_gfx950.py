@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from workbench.problem import DenseAttentionProblem
 
 ARCH = "gfx950"
+LDS_BYTES = 163_840
+"""LDS of a compute unit, all of which one workgroup may have."""
 ROWS_PER_WAVE = 32
 """Query rows of a wave: the columns of one 32x32 MFMA."""
 HEAD_SIZES = (64, 128)
@@ -96,6 +98,12 @@ class Gfx950DenseSpec(DenseGeometry, Gfx950Spec):
     def num_warps(self) -> int:
         return self.block_m // ROWS_PER_WAVE
 
+    def lds_bytes(self, head_size: int) -> int:
+        """LDS of a workgroup: K and V tiles with their pads, 16-bit elements."""
+        stretch = 512 if self.wide_lds_dma else 128
+        elements = self.num_buffers * self.block_n * head_size
+        return 2 * sum(elements + elements // stretch * pad for pad in (self.lds_k_pad, self.lds_v_pad))
+
     def is_ragged(self, seqlen_q: int, seqlen_kv: int) -> bool:
         """Whether the kernel for these lengths checks ranges."""
         return self._uneven(seqlen_q, seqlen_kv) if self.ragged is None else self.ragged
@@ -111,6 +119,12 @@ class Gfx950DenseSpec(DenseGeometry, Gfx950Spec):
             f"the gfx950 dense kernel has head sizes {HEAD_SIZES}, got {problem.head_size}; use DenseSpec",
         )
         require(problem.dtype in ("bf16", "fp16"), f"the gfx950 dense kernel is bf16 or fp16, got {problem.dtype}")
+        lds_bytes = self.lds_bytes(problem.head_size)
+        require(
+            lds_bytes <= LDS_BYTES,
+            f"{self.num_buffers} buffers of {self.block_n} keys take {lds_bytes} bytes of LDS, of {LDS_BYTES}; "
+            "use fewer buffers, a smaller block_n, or wide_lds_dma",
+        )
         require(problem.sliding_window is None, "the gfx950 dense kernel has no sliding window; use DenseSpec")
         require(
             not self.wide_lds_dma or problem.head_size == 128,

@@ -78,6 +78,11 @@ class Gfx950Unified2DSpec(Gfx950Spec):
             "set k_single_buffer=False",
         )
         require(
+            self.transposed_scalar_state or not self.v_double_buffer,
+            "transposed_scalar_state=False with v_double_buffer=True races in LDS: Triton 3.9 puts no barrier between "
+            "the moves of the state in two tiles; change one of them",
+        )
+        require(
             self.fast_paged_kv_desc or not self.i64_addressing,
             "i64_addressing needs the block bases of fast_paged_kv_desc: offsets of single keys have 32 bits",
         )

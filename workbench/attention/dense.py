@@ -17,6 +17,7 @@ from workbench.attention.checks import (
     check_unit_stride,
     operand_dtype,
 )
+from workbench.attention.gluon_limits import dense_obstacle
 from workbench.dispatch import num_persistent_programs, resolve_persist_decode, select_dense_spec
 from workbench.errors import SpecError, TensorError, UnsupportedError
 from workbench.input_checks import check_dense_inputs
@@ -119,6 +120,9 @@ def _choose(
 ) -> tuple[DenseGeometry, tuple[str, ...]]:
     if spec is None:
         choice = select_dense_spec(problem, device, portable=call.packed)
+        if isinstance(choice.spec, Gfx950DenseSpec) and (obstacle := dense_obstacle(call, choice.spec)):
+            choice = select_dense_spec(problem, device, portable=True)
+            return choice.spec, (*choice.reasons, f"Not the Gluon kernel: {obstacle}.")
         if not call.packed or choice.spec.grid == "default":
             return choice.spec, choice.reasons
         return choice.spec.with_changes(grid="default"), (
@@ -132,6 +136,8 @@ def _choose(
         spec.check(problem)
         if call.packed:
             raise UnsupportedError("the gfx950 dense kernel serves rectangular batches only; for packed use DenseSpec")
+        if obstacle := dense_obstacle(call, spec):
+            raise UnsupportedError(f"{obstacle}; use DenseSpec")
     if call.packed and spec.grid == "persistent":
         raise UnsupportedError(
             "the persistent grid serves rectangular batches only; for packed sequences use grid='default'"

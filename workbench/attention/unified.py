@@ -20,6 +20,7 @@ from workbench.attention.checks import (
     scale_tensor,
     span_bytes,
 )
+from workbench.attention.gluon_limits import unified_obstacle
 from workbench.dispatch import select_path, select_spec
 from workbench.dtypes import TORCH_DTYPES, dtype_name
 from workbench.errors import SpecError, TensorError, UnsupportedError
@@ -158,7 +159,13 @@ def _run(
 ) -> AttentionResult:
     backend = resolve_backend(backend, call.q, emulator)
     device = device or device_for(backend, call.q)
+    given = spec is not None
     lane, spec, reasons = _choose(problem, lane, spec, device)
+    if isinstance(spec, Gfx950Unified2DSpec) and (obstacle := unified_obstacle(call, spec)):
+        if given:
+            raise UnsupportedError(f"{obstacle}; use Unified2DSpec")
+        choice = select_spec(problem, device, lane, portable=True)
+        spec, reasons = choice.spec, (*choice.reasons, f"Not the Gluon kernel: {obstacle}.")
     launches = plan_unified(call, problem, spec)
     emulation = execute(launches, backend, call.q, emulator) if call.q.shape[0] > 0 else ()
     return AttentionResult(call.out, lane, spec, backend, reasons, emulation)
