@@ -8,7 +8,7 @@ from workbench.parity import paired_ratio
 
 
 def test_a_shared_drift_cancels_in_the_paired_ratio():
-    """Both series slow down threefold over the session; one is 5 % slower in every round."""
+    """Both series slow down threefold over the timing; one is 5 % slower in every round."""
     rng = np.random.default_rng(0)
     drift = np.linspace(1.0, 3.0, 30)
     fast = 100.0 * drift * (1 + 0.002 * rng.standard_normal(30))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from workbench.parity.timing import TimingPlan
 
 AGAIN = "again"
-"""Samples of the session's first entrant, timed a second time: its ratio to itself is the session's noise."""
+"""Samples of the first entrant, timed a second time: its ratio to itself is the noise of the measurement."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def _error_metrics(verdict: Verdict, evidence: Evidence) -> dict[str, Metric]:
 
 
 def _speed_metrics(session: Session, key: str, samples: Mapping[str, tuple[float, ...]]) -> dict[str, Metric]:
-    """Median time, rates, and every other series of the session over this one: above 1, this one is faster."""
+    """Median time, rates, and every other series timed beside it over this one: above 1, this one is faster."""
     work, time_us = work_of(session.problem), median(samples[key])
     metrics = {
         "time": Metric(time_us, "us", "measured"),
