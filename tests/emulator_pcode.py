@@ -8,13 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
+from tinygrad.runtime.autogen.amd.cdna.str_pcode import PCODE
 
 from tests.emulator_pcode_functions import FLOAT_TYPES, FUNCTIONS, from_bits, to_bits
 
-_pcode = pytest.importorskip("tinygrad.runtime.autogen.amd.cdna.str_pcode").PCODE
 PSEUDO_CODE = {
-    str(name).split(".")[-1].removesuffix("_E32").removesuffix("_E64").lower(): text for name, text in _pcode.items()
+    str(name).split(".")[-1].removesuffix("_E32").removesuffix("_E64").lower(): text for name, text in PCODE.items()
 }
 
 _TOKEN = re.compile(
