@@ -4,17 +4,21 @@ Nothing is imported from Jupyter or papermill before a report is run.
 """
 
 from workbench.report.find import find_notebook, known_notebooks
+from workbench.report.headlines import Headline, headline, read_headlines
 from workbench.report.parameters import Parameter, bind_parameters, notebook_parameters
 from workbench.report.progress import notebook_progress
 from workbench.report.run import ReportResult, run_report
 
 __all__ = [
+    "Headline",
     "Parameter",
     "ReportResult",
     "bind_parameters",
     "find_notebook",
+    "headline",
     "known_notebooks",
     "notebook_parameters",
     "notebook_progress",
+    "read_headlines",
     "run_report",
 ]
