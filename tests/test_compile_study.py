@@ -9,6 +9,7 @@ from workbench.studies.compile_study import base_spec, lever_values, sweep_lever
 from workbench.studies.compile_views import (
     budget_table,
     conclusion,
+    key_figure,
     lds_budget_table,
     mix_table,
     published_table,
@@ -52,10 +53,14 @@ def test_the_picture_and_the_conclusion_speak_of_the_values(points):
     assert "tile_size = 32, 64" in picture.alt
     assert picture._repr_png_()[0].startswith(b"\x89PNG")
     assert "Only hardware can tell" in conclusion(points, "tile_size")
+    figure = key_figure(points, "tile_size", "decode on gfx950")
+    assert figure["value"] == 100 * max(p.inspection.summary()["modelled"]["mfma_efficiency"] for p in points[:2])
+    assert "decode on gfx950" in figure["sentence"]
 
 
 def test_one_value_gives_no_conclusion(points):
     assert "nothing to compare" in conclusion(points[2:], "tile_size")
+    assert "No value of tile_size" in key_figure(points[2:], "tile_size", "decode")["sentence"]
 
 
 def test_levers_are_checked_by_name():

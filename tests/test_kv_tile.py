@@ -10,7 +10,7 @@ from workbench.report import find_notebook, notebook_parameters, run_report
 from workbench.report.html import external_references
 from workbench.studies.kv_reference import check_vector, find_in_lds, order_of, place_of, streaming_softmax
 from workbench.studies.kv_tile import TILE_SIZE, full_tiles, operand_matrix, small_problem, start_walk
-from workbench.studies.kv_views import conclusion, executed_classes, in_flight_table
+from workbench.studies.kv_views import conclusion, executed_classes, in_flight_table, key_figure
 
 
 @pytest.mark.parametrize("version", triton_versions())
@@ -36,6 +36,9 @@ def test_every_step_agrees_with_the_recurrence(version, extent, wave):
     text = conclusion(walk, probabilities)
     assert f"{len(walk.landmarks.loop)} instructions (emulated)" in text
     assert "Only hardware can tell" in text
+    figure = key_figure(walk, checks)
+    assert figure["value"] == len(walk.landmarks.loop)
+    assert "7 of 7 quantities" in figure["sentence"]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Tables, headline and pictures, from records made by hand."""
+"""Tables, verdict and pictures, from records made by hand."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from workbench.parity.candidate import Failure
 from workbench.parity.entrant import Entrant
 from workbench.parity.plots import error_plot, ratio_plot
 from workbench.parity.recording import AGAIN, Session, entrant_record, skipped_record
-from workbench.parity.summary import conditions, headline, only_hardware
+from workbench.parity.summary import conditions, key_figure, only_hardware, verdict
 from workbench.parity.tables import baseline_table, failure_table, lane_table, scenario_table
 from workbench.parity.timing import TimingPlan
 from workbench.problem import UnifiedAttentionProblem
@@ -96,8 +96,8 @@ def test_untimed_tables_say_that_times_are_not_measured(failed):
 
 
 def test_failures_come_first_and_text_is_escaped(failed):
-    assert headline(failed).startswith("## 0 of 1 scenarios pass in all admitted lanes")
-    assert "**1 failed**: <b>decode (3d)" in headline(failed)
+    assert verdict(failed).startswith("## 0 of 1 scenarios pass in all admitted lanes")
+    assert "**1 failed**: <b>decode (3d)" in verdict(failed)
     html = failure_table(failed)._repr_html_()
     assert "&lt;b&gt;decode" in html
     assert "a &lt; b" in html
@@ -108,8 +108,9 @@ def test_a_lane_that_a_kernel_does_not_admit_is_no_failure():
     session = Session("decode", PROBLEM, torch.device("cpu"), "s", None)
     refused = entrant_record(session, Judged("workbench", "3d", Failure("unsupported", "no 3d")), {}, {})
     right = entrant_record(session, Judged("workbench", "2d", RIGHT), {}, {})
-    assert headline([right, refused]).startswith("## 1 of 1 scenarios pass")
-    assert "1 not admitted" in headline([right, refused])
+    assert verdict([right, refused]).startswith("## 1 of 1 scenarios pass")
+    assert "1 not admitted" in verdict([right, refused])
+    assert key_figure([right, refused])["value"] == 1
 
 
 def test_a_missing_baseline_is_a_row_that_says_so(timed):

@@ -14,6 +14,7 @@ from workbench.studies.profile_views import (
     bytes_table,
     conclusion,
     figure_table,
+    key_figure,
     missing_table,
     share_plot,
     source_table,
@@ -50,6 +51,8 @@ def test_a_decode_writes_segments_and_is_limited_by_memory(decode):
     assert "Memory is close to its peak" in text
     assert "K and V are read about once" in text
     assert "emulated" not in text
+    figure = key_figure(decode)
+    assert (figure["evidence"], figure["unit"], round(figure["value"], 2)) == ("measured", "x", 1.0)
 
 
 def test_kinds_of_evidence_stand_in_rows_of_their_own(decode):
@@ -71,6 +74,7 @@ def test_a_file_of_ones_own_needs_neither_scenario_nor_every_counter(foreign, de
     assert [row[2].text for row in source_table([study, decode]).rows] == ["gfx950", "sm_90"]
     assert any("HBM bytes read" in row[0].text for row in missing_table(study).rows)
     assert "L2 hit rate 75.00 %" in conclusion([study], None)
+    assert "counts neither bytes nor matrix work" in key_figure(study)["sentence"]
     for picture in (share_plot([study, decode]), share_plot([study]), bytes_plot([study, decode])):
         assert picture._repr_png_()[0].startswith(b"\x89PNG")
 

@@ -17,7 +17,14 @@ from workbench.studies.roofline import (
     place_records,
     published_points,
 )
-from workbench.studies.roofline_views import ceiling_table, conclusion, limit_table, roofline_plot, share_table
+from workbench.studies.roofline_views import (
+    ceiling_table,
+    conclusion,
+    key_figure,
+    limit_table,
+    roofline_plot,
+    share_table,
+)
 
 MI355X = load_device("mi355x")
 ROOF = datasheet_ceilings(load_device("h200"))
@@ -90,6 +97,7 @@ def test_tables_and_pictures_name_device_and_evidence(records, modelled):
     table = share_table(placed, ROOF)
     shares = [float(row[-1].text.removesuffix(" %")) for row in table.rows]
     assert shares == sorted(shares)
+    assert f"{shares[-1]:.0f} %." in key_figure(placed, ROOF)["sentence"]
     assert table.caption == "NVIDIA H200 SXM. Times measured, minimal bytes static, ceilings published."
     assert [row[4].text for row in ceiling_table([ROOF, MODEL_ROOF]).rows] == ["published"] * 4
     picture = roofline_plot(placed, ROOF, "records")

@@ -1,11 +1,11 @@
-"""The report's headline, and what only hardware can tell."""
+"""The report's verdict, and what only hardware can tell."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workbench.parity.tables import OWN
 from workbench.records import Record
@@ -14,13 +14,10 @@ if TYPE_CHECKING:
     from workbench.scenarios import Scenario
 
 
-def headline(records: Sequence[Record]) -> str:
+def verdict(records: Sequence[Record]) -> str:
     """E.g. "13 of 13 scenarios pass in all admitted lanes", as a Markdown heading, and what failed."""
-    by_scenario: dict[str, list[Record]] = defaultdict(list)
-    for record in records:
-        if record.candidate == OWN:
-            by_scenario[record.scenario].append(record)
-    passed = sum(_passes(own) for own in by_scenario.values())
+    by_scenario = _own_records(records)
+    passed = sum(map(_passes, by_scenario.values()))
     ran = [record for own in by_scenario.values() for record in own if record.status != "unsupported"]
     refused = sum(len(own) for own in by_scenario.values()) - len(ran)
     text = f"## {passed} of {len(by_scenario)} scenarios pass in all admitted lanes\n\n{len(ran)} lanes run"
@@ -30,6 +27,17 @@ def headline(records: Sequence[Record]) -> str:
         names = ", ".join(f"{record.scenario} ({record.lane})" for record in failed)
         text += f" **{len(failed)} failed**: {names}."
     return text
+
+
+def key_figure(records: Sequence[Record]) -> dict[str, Any]:
+    """Arguments of `workbench.report.headline`: how many scenarios pass, by what and on which device."""
+    by_scenario = _own_records(records)
+    passed = sum(map(_passes, by_scenario.values()))
+    backends = {record.backend for own in by_scenario.values() for record in own} - {"none"}
+    where = records[0].environment.get("device", "") if "gpu" in backends else f"the {', '.join(sorted(backends))}"
+    sentence = f"{passed} of {len(by_scenario)} scenarios pass in all admitted lanes, on {where}."
+    evidence = "measured" if backends == {"gpu"} else "emulated"
+    return {"sentence": sentence, "evidence": evidence, "value": passed, "unit": "scenarios"}
 
 
 def conditions(records: Sequence[Record], scenarios: Sequence[Scenario]) -> str:
@@ -75,6 +83,15 @@ def only_hardware(records: Sequence[Record]) -> str:
         "the source says; every time, rate and ratio; and whether the path and geometry that were chosen are the "
         "faster ones. Run the same report where PyTorch sees a GPU."
     )
+
+
+def _own_records(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """The workbench's own records of each scenario."""
+    by_scenario: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        if record.candidate == OWN:
+            by_scenario[record.scenario].append(record)
+    return by_scenario
 
 
 def _passes(own: Sequence[Record]) -> bool:

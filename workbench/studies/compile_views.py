@@ -173,6 +173,22 @@ def _stack(axes: Any, labels: list[str], inspections: list[Inspection]) -> None:
     axes.legend(loc="upper center", fontsize=6, ncols=2, frameon=False)
 
 
+def key_figure(points: Sequence[Point], lever: str, title: str) -> dict[str, Any]:
+    """Arguments of `workbench.report.headline`: how far the lever moves the bound of the issue budget.
+
+    title: the kernel and target, for the sentence.
+    """
+    found = [(point.value, point.inspection.summary()) for point in points if point.inspection]
+    bounds = [(value, figures["modelled"].get("mfma_efficiency")) for value, figures in found]
+    known = [(float(bound), value) for value, bound in bounds if bound is not None]
+    if not known:
+        return {"sentence": f"No value of {lever} gave a kernel with a bound, on {title}.", "evidence": "modelled"}
+    best, worst = max(known, key=lambda row: row[0]), min(known, key=lambda row: row[0])
+    sentence = f"The issue budget allows {title} at most {best[0]:.0%} MFMA efficiency, with {lever} = {best[1]}"
+    sentence += f"; {worst[0]:.0%} with {worst[1]}." if worst[0] < best[0] else "; no other value changes that."
+    return {"sentence": sentence, "evidence": "modelled", "value": 100 * best[0], "unit": "%"}
+
+
 def conclusion(points: Sequence[Point], lever: str) -> str:
     """What follows from the sweep, in sentences of Markdown, from its own figures."""
     shown = [point for point in points if point.inspection]

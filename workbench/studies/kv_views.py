@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.gfx950.isa import FAMILIES
 from workbench.parity.html_table import Table, plain, tag
 from workbench.parity.plots import Picture
-from workbench.studies.kv_tile import NUM_WAVES
+from workbench.studies.kv_tile import NUM_WAVES, TILE_SIZE
 
 if TYPE_CHECKING:
     from workbench.gfx950.emulator.debug import InFlight
@@ -193,6 +193,19 @@ def counter_picture(walk: TileWalk) -> Picture:
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(axis="x", labelsize=7)
     return Picture(figure, "Executed instructions of one tile by class (emulated)")
+
+
+def key_figure(walk: TileWalk, checks: Sequence[Check]) -> dict[str, Any]:
+    """Arguments of `workbench.report.headline`: what a tile costs, and whether what it computed is right."""
+    classes = executed_classes(walk).values()
+    total = sum(count for _, count in classes)
+    matrix = sum(count for family, count in classes if family == "mfma")
+    agreeing = sum(check.ok for check in checks)
+    sentence = (
+        f"A tile of {TILE_SIZE} keys costs a wave {total} instructions, {matrix} of them MFMA; "
+        f"{agreeing} of {len(checks)} quantities of the streaming softmax agree with PyTorch."
+    )
+    return {"sentence": sentence, "evidence": "emulated", "value": total, "unit": "instructions"}
 
 
 def conclusion(walk: TileWalk, probabilities: Array) -> str:

@@ -154,6 +154,24 @@ def bytes_plot(studies: Sequence[Explained]) -> Picture:
     return Picture(figure, "Bytes a launch, counted and least: " + ", ".join(study.name for study in studies))
 
 
+def key_figure(study: Explained) -> dict[str, Any]:
+    """Arguments of `workbench.report.headline`: the bytes read beside the least, or the matrix or memory share."""
+    head = f"{study.name} on {study.main.architecture}"
+    evidence = study.profile.evidence
+    read, memory = moved(study.main, "read"), metric_of(study.main, "dram_utilisation")
+    share = "" if memory is None else f", at {format_metric(memory)} of the memory's peak"
+    if study.scenario is not None and read is not None:
+        ratio = read / least_bytes(study.scenario.problem).read
+        sentence = f"{head} reads {ratio:.2f} times the least bytes that its problem needs{share}."
+        return {"sentence": sentence, "evidence": evidence, "value": ratio, "unit": "x"}
+    figures = [metric for metric in (memory, metric_of(study.main, *SHARES[1])) if metric is not None]
+    if not figures:
+        return {"sentence": f"The profile of {head} counts neither bytes nor matrix work.", "evidence": evidence}
+    metric = figures[0]
+    sentence = f"{head}: {metric.title} {format_metric(metric)}."
+    return {"sentence": sentence, "evidence": evidence, "value": metric.value, "unit": metric.unit}
+
+
 def conclusion(studies: Sequence[Explained], emulated: Explained | None) -> str:
     """What follows for somebody who tunes a kernel, and what only hardware can tell, as Markdown."""
     lines = [line for study in studies for line in (_limit_line(study), _bytes_line(study)) if line]

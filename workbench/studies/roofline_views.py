@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from workbench.model import share_of_roof
@@ -149,6 +150,18 @@ def _scatter(
 def _evidence(points: Sequence[Any]) -> str:
     """How the throughput was had; a limit is modelled, whatever its bytes are."""
     return ", ".join(sorted({str(point.time_evidence or "modelled") for point in points}))
+
+
+def key_figure(placed: Sequence[Placed], ceilings: Ceilings) -> dict[str, Any]:
+    """Arguments of `workbench.report.headline`: what the kernels reach of what their intensity allows."""
+    shares = sorted((100 * share_of_roof(item.point, ceilings), item.point.label) for item in placed)
+    middle, (best, label) = median(share for share, _ in shares), shares[-1]
+    roofs = ", ".join(sorted({ceilings.compute.evidence, ceilings.memory.evidence}))
+    sentence = (
+        f"On {ceilings.hardware} the median of {len(shares)} calls reaches {middle:.0f} % of the roof (ceilings "
+        f"{roofs}), the best, {label}, {best:.0f} %."
+    )
+    return {"sentence": sentence, "evidence": "measured", "value": middle, "unit": "%"}
 
 
 def conclusion(placed: Sequence[Placed], ceilings: Ceilings, modelled: Sequence[Placed], model_roof: Ceilings) -> str:
