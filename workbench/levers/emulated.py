@@ -59,7 +59,11 @@ def conflict_cycles(kernel: KernelLevers, problem: Problem, spec: KernelSpec, tr
     A read is of K where it feeds the QK product of a loop, of V where it feeds the PV product. Reads outside loops and
     writes are the rest. SpecError where the spec does not serve the problem.
     """
-    emulation = _run(kernel, problem, spec, triton_version)
+    return conflicts_by_product(_run(kernel, problem, spec, triton_version))
+
+
+def conflicts_by_product(emulation: EmulationResult) -> dict[str, int]:
+    """Conflict cycles of an emulated launch: `conflicts_k`, `conflicts_v`, `conflicts_other`, told apart as above."""
     facts = _facts_by_place(emulation.program.code)
     totals = {"conflicts_k": 0, "conflicts_v": 0, "conflicts_other": 0}
     for place, cycles in enumerate(emulation.details.conflict_cycles):
