@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from workbench import __version__
-from workbench.cli import doctor, emulate, golden, inspect, levers, profile, report, route, scenarios
+from workbench.cli import bench, compare, doctor, emulate, golden, inspect, levers, profile, report, route, scenarios
 from workbench.errors import WorkbenchError
 
 EXIT_USER_ERROR = 2
@@ -27,6 +27,8 @@ app.command("doctor")(doctor.doctor)
 app.command("scenarios")(scenarios.scenarios)
 app.command("route")(route.route)
 app.command("report")(report.report)
+app.command("bench")(bench.bench)
+app.command("compare")(compare.compare)
 app.command("inspect")(inspect.inspect)
 app.command("emulate")(emulate.emulate)
 app.add_typer(golden.golden, name="golden")

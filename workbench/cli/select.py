@@ -30,3 +30,15 @@ def load(set_name: str | None, file: Path | None, size: Size) -> tuple[Scenario,
     if file is None:
         return load_set(set_name or "default", size.value)
     return load_file(file, size.value) if set_name is None else load_set(set_name, size.value, file)
+
+
+def choose(names: list[str] | None, set_name: str | None, file: Path | None, size: Size) -> tuple[Scenario, ...]:
+    """Scenarios by name, or those of a set or a file; the default set where nothing is said."""
+    from workbench.errors import ParameterError
+    from workbench.scenarios import find, load_all
+
+    if names and (set_name or file):
+        raise ParameterError("give scenarios by name, or --set or --file, not both")
+    if names:
+        return tuple(find(name, size.value) for name in names)
+    return load_all(size.value) if set_name == "all" and file is None else load(set_name, file, size)

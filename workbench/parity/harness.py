@@ -19,8 +19,8 @@ from workbench.errors import BackendUnavailable, ParameterError
 from workbench.parity.baselines import Baseline
 from workbench.parity.candidate import Candidate, Failure, guarded, workbench_kernels
 from workbench.parity.entrant import BaselineEntrant, Entrant, KernelEntrant
-from workbench.parity.recording import AGAIN, Session, entrant_record, lost_record, skipped_record
-from workbench.parity.timing import TimedCall, TimingPlan, capture, interleave
+from workbench.parity.recording import AGAIN, Session, entrant_record, lost_record, refused_record, skipped_record
+from workbench.parity.timing import TimedCall, Timer, TimingPlan
 from workbench.parity.trial import Expected, Trials
 from workbench.problem import DenseAttentionProblem
 from workbench.records import Record
@@ -81,56 +81,81 @@ def run_lanes(
     A dense problem has the one lane `dense`, whatever lanes are asked for. A baseline that is missing here, or that
     does not do the problem, has a record that says so.
     """
-    chosen = resolve_device(device)
-    plan = (TimingPlan() if timing else None) if isinstance(timing, bool) else timing
-    if plan is not None and chosen.type != "cuda":
-        raise BackendUnavailable("timing needs a GPU: times on the CPU say nothing about a kernel; pass timing=False")
-    problem = scenario.problem
-    if isinstance(problem, DenseAttentionProblem):
+    if isinstance(scenario.problem, DenseAttentionProblem):
         lanes = ("dense",)
-    session = Session(scenario.name, problem, chosen, uuid.uuid4().hex[:12], plan)
-    choice = _Choice(tuple(lanes), tuple(baselines), backend, seed, spec, candidate, name)
-    records = guarded(lambda: _run(session, choice))
+    contestants = [Contestant(name, lane, spec, backend, candidate) for lane in lanes]
+    plan = (TimingPlan() if timing else None) if isinstance(timing, bool) else timing
+    return run_contestants(scenario, contestants, baselines=baselines, device=device, seed=seed, plan=plan)
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A candidate under a name of its own in one lane, with a spec or the dispatcher's choice."""
+
+    name: str
+    lane: str
+    spec: KernelSpec | None = None
+    backend: str = "auto"
+    candidate: Candidate = workbench_kernels
+    refusal: str = ""
+    """Why it cannot take part, which becomes its record's message."""
+
+
+def run_contestants(
+    scenario: Scenario,
+    contestants: Sequence[Contestant],
+    *,
+    baselines: Sequence[Baseline] = (),
+    device: str = "auto",
+    seed: int = 0,
+    plan: TimingPlan | None = None,
+    timer: Timer | None = None,
+) -> list[Record]:
+    """Every contestant, then every baseline in the contestants' lanes: one record each, of one session.
+
+    Names and lanes together must differ (ParameterError). The first contestant is timed twice in every round: its ratio
+    to itself, `speedup_over_again`, is the noise of the session. Without a plan nothing is timed.
+    """
+    keys = [(each.name, each.lane) for each in contestants]
+    if len(set(keys)) < len(keys):
+        raise ParameterError(f"two contestants share a name and a lane: {keys}; give each a name of its own")
+    chosen = resolve_device(device)
+    timer = timer or Timer()
+    if plan is not None:
+        timer.check(chosen)
+    session = Session(scenario.name, scenario.problem, chosen, uuid.uuid4().hex[:12], plan)
+    records = guarded(lambda: _run(session, contestants, baselines, seed, timer))
     if chosen.type == "cuda":
         # The next scenario's cache may need the memory that this one's leaves reserved.
         torch.cuda.empty_cache()
     if isinstance(records, Failure):
-        return [lost_record(session, name, lane, records.message) for lane in lanes]
+        return [lost_record(session, each.name, each.lane, records.message) for each in contestants]
     return records
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """What takes part."""
-
-    lanes: tuple[str, ...]
-    baselines: tuple[Baseline, ...]
-    backend: str
-    seed: int
-    spec: KernelSpec | None
-    candidate: Candidate
-    name: str
-
-
-def _run(session: Session, choice: _Choice) -> list[Record]:
-    trials = Trials(session.problem, session.device, (choice.seed, choice.seed + SEED_STEP))
+def _run(
+    session: Session, contestants: Sequence[Contestant], baselines: Sequence[Baseline], seed: int, timer: Timer
+) -> list[Record]:
+    trials = Trials(session.problem, session.device, (seed, seed + SEED_STEP))
     entrants: list[Entrant] = [
-        KernelEntrant(choice.candidate, trials, name=choice.name, lane=lane, spec=choice.spec, backend=choice.backend)
-        for lane in choice.lanes
+        KernelEntrant(each.candidate, trials, name=each.name, lane=each.lane, spec=each.spec, backend=each.backend)
+        for each in contestants
+        if not each.refusal
     ]
-    skipped = []
-    for baseline in choice.baselines:
-        for lane in baseline.lanes(choice.lanes):
+    left_out = [refused_record(session, each.name, each.lane, each.refusal) for each in contestants if each.refusal]
+    lanes = list(dict.fromkeys(each.lane for each in contestants))
+    for baseline in baselines:
+        for lane in baseline.lanes(lanes):
             absent = baseline.missing(session.device) or baseline.unsupported(session.problem, lane)
             if absent is None:
                 entrants.append(BaselineEntrant(baseline, session.problem, lane))
             else:
-                skipped.append(skipped_record(session, baseline, lane, absent))
+                left_out.append(skipped_record(session, baseline, lane, absent))
     for expected in trials:
         for entrant in entrants:
             entrant.check(trials, expected)
-    samples, notes = _time(entrants, trials, expected, session.plan) if session.plan else ({}, {})
-    return [entrant_record(session, entrant, samples, notes) for entrant in entrants] + skipped
+    samples, notes = _time(entrants, trials, expected, session.plan, timer) if session.plan else ({}, {})
+    return [entrant_record(session, entrant, samples, notes) for entrant in entrants] + left_out
 
 
 def resolve_device(device: str) -> torch.device:
@@ -151,13 +176,13 @@ def resolve_device(device: str) -> torch.device:
 
 
 def _time(
-    entrants: Sequence[Entrant], trials: Trials, expected: Expected, plan: TimingPlan
+    entrants: Sequence[Entrant], trials: Trials, expected: Expected, plan: TimingPlan, timer: Timer
 ) -> tuple[dict[str, tuple[float, ...]], dict[str, str]]:
     """Samples and notes by key of the entrant; an entrant whose capture fails its check gets a failure instead."""
     calls: dict[str, TimedCall] = {}
     for entrant in entrants:
         if entrant.passed:
-            timed = guarded(lambda entrant=entrant: _captured(entrant, trials, expected, plan))  # type: ignore[misc]
+            timed = guarded(lambda entrant=entrant: _captured(entrant, trials, expected, plan, timer))  # type: ignore[misc]
             if isinstance(timed, Failure):
                 entrant.verdicts.append(timed)
             else:
@@ -165,13 +190,15 @@ def _time(
     if not calls:
         return {}, {}
     first = next(iter(calls))
-    samples = interleave({**calls, AGAIN: calls[first]}, plan)
+    samples = timer.interleave({**calls, AGAIN: calls[first]}, plan)
     notes = {key: timed.note for key, timed in calls.items() if timed.note}
     return samples, notes
 
 
-def _captured(entrant: Entrant, trials: Trials, expected: Expected, plan: TimingPlan) -> TimedCall | Failure:
-    timed = capture(entrant.call, plan)
+def _captured(
+    entrant: Entrant, trials: Trials, expected: Expected, plan: TimingPlan, timer: Timer
+) -> TimedCall | Failure:
+    timed = timer.capture(entrant.call, plan)
     entrant.poison(timed.result)
     replayed = timed.replay()
     comparison = trials.compare(entrant.read(timed.result if timed.captured else replayed), expected)

@@ -60,6 +60,11 @@ def skipped_record(session: Session, baseline: Baseline, lane: str, why: str) ->
     )
 
 
+def refused_record(session: Session, candidate: str, lane: str, why: str) -> Record:
+    """The row of a contestant whose spec does not serve the problem."""
+    return _record(session, candidate, lane, status="unsupported", message=why, backend="none")
+
+
 def lost_record(session: Session, candidate: str, lane: str, why: str) -> Record:
     """The row of a lane that could not be run at all: no inputs, no reference, or a process that died."""
     return _record(session, candidate, lane, status="runtime_error", message=why, backend="none")

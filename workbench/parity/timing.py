@@ -21,6 +21,8 @@ from typing import Any, Literal
 
 import torch
 
+from workbench.errors import BackendUnavailable
+
 # Larger than L2 plus the 256 MB last-level cache of gfx950.
 FLUSH_BYTES = 512 * 2**20
 _WARM_UP_CALLS = 3
@@ -48,6 +50,26 @@ class TimedCall:
     """What the captured call returned: a replay writes it again. Of no use where nothing was captured."""
     captured: bool
     note: str = ""
+
+
+class Timer:
+    """What times calls: graphs and events of a GPU. A stand-in with another clock overrides all three methods."""
+
+    def check(self, device: torch.device) -> None:
+        """Raise BackendUnavailable where calls on this device cannot be timed."""
+        if device.type != "cuda":
+            raise BackendUnavailable(
+                "timing needs a GPU: times on the CPU say nothing about a kernel; without one, `workbench report "
+                "parity` checks results and `workbench inspect` and `workbench emulate` explain the machine code"
+            )
+
+    def capture(self, call: Callable[[], Any], plan: TimingPlan) -> TimedCall:
+        """See `capture`."""
+        return capture(call, plan)
+
+    def interleave(self, calls: Mapping[str, TimedCall], plan: TimingPlan) -> dict[str, tuple[float, ...]]:
+        """See `interleave`."""
+        return interleave(calls, plan)
 
 
 def capture(call: Callable[[], Any], plan: TimingPlan) -> TimedCall:

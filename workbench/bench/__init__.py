@@ -1,0 +1,18 @@
+"""Candidates timed side by side in one session, and record sets held against each other."""
+
+from workbench.bench.compare import Comparison, Delta, compare_sets, load_record_set
+from workbench.bench.lineup import line_up
+from workbench.bench.session import bench_scenarios
+from workbench.bench.verdict import Verdict, noise_of, verdicts
+
+__all__ = [
+    "Comparison",
+    "Delta",
+    "Verdict",
+    "bench_scenarios",
+    "compare_sets",
+    "line_up",
+    "load_record_set",
+    "noise_of",
+    "verdicts",
+]

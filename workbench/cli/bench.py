@@ -1,0 +1,99 @@
+"""`workbench bench`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from workbench.cli.route import Lane
+from workbench.cli.select import FileOption, Size, SizeOption, choose
+from workbench.errors import RecordError
+
+if TYPE_CHECKING:
+    from workbench.records import Record
+
+
+class Cache(StrEnum):
+    """State of the caches before a timed call."""
+
+    WARM = "warm"
+    COLD = "cold"
+
+
+def bench(
+    names: Annotated[list[str] | None, typer.Argument(metavar="SCENARIO", help="Scenarios by name.")] = None,
+    set_name: Annotated[
+        str | None, typer.Option("--set", help="A whole set, or all; default: the default set.")
+    ] = None,
+    file: FileOption = None,
+    size: SizeOption = Size.FULL,
+    lanes: Annotated[
+        list[Lane] | None, typer.Option("--lane", help="Lane of the unified kernels; repeatable. Default: auto.")
+    ] = None,
+    specs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--spec",
+            metavar="FIELD=VALUE,...",
+            help="A candidate: the dispatcher's spec with these fields changed; `portable` among them starts from the "
+            "plain Triton kernel. Repeatable, one candidate each.",
+        ),
+    ] = None,
+    baselines: Annotated[
+        list[str] | None,
+        typer.Option("--baseline", help="sdpa, aiter, ...; auto: all that are here. Repeatable. Default: none."),
+    ] = None,
+    cache: Annotated[Cache, typer.Option("--cache", help="State of the caches before a call.")] = Cache.WARM,
+    rounds: Annotated[int, typer.Option("--rounds", min=3, help="Samples of each candidate.")] = 30,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="NEWFILE", help="Records with all samples; default: a new file in reports/."),
+    ] = None,
+) -> None:
+    """Time candidates and baselines side by side on the GPU, each checked against the reference first.
+
+    The first candidate is the dispatcher's choice in the first lane; all others are held against it, round by round.
+    Ends with code 1 when anything that ran is wrong.
+    """
+    from workbench.bench import bench_scenarios
+    from workbench.bench.table import bench_table
+    from workbench.parity.timing import TimingPlan
+    from workbench.records import write_records
+
+    path = new_record_file(out, "bench")
+    scenarios = choose(names, set_name, file, size)
+    console = Console()
+    with Console(stderr=True).status("Starting") as status:
+        records = bench_scenarios(
+            scenarios,
+            [lane.value for lane in lanes or (Lane.AUTO,)],
+            specs or (),
+            baselines=baselines or (),
+            plan=TimingPlan(rounds=rounds, cache=cache.value),
+            seed=seed,
+            on_done=lambda done, total, name: status.update(f"{done} of {total} scenarios timed, last {name}"),
+        )
+    write_records(records, path)
+    console.print(bench_table(records))
+    console.print(f"Records: {path}", markup=False, soft_wrap=True)
+    _end(records)
+
+
+def new_record_file(out: Path | None, command: str) -> Path:
+    """The file that was asked for, or a new one in reports/ with the time in its name. RecordError if it exists."""
+    if out is None:
+        return Path("reports") / f"{command}-{datetime.now(UTC):%Y%m%d-%H%M%S}.parquet"
+    if out.exists():
+        raise RecordError(f"{out} exists and records are never overwritten; give a new file name")
+    return out
+
+
+def _end(records: list[Record]) -> None:
+    if any(record.failed for record in records):
+        raise typer.Exit(1)
