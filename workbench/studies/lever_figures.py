@@ -73,6 +73,7 @@ CONFLICTS = {
 VOTED = ", voted-away blocks skipped"
 WITH_CONFLICTS = ", with emulated LDS conflicts"
 """Endings of the figures of an issue budget that is not the plain one."""
+_PIPES = ("MFMA", "VALU", "TRANS", "packed", "LDS")
 COUNTERS = {
     "SQ_INSTS": ("wave-instructions", "instructions"),
     "SQ_INSTS_VALU": ("vector wave-instructions", "instructions"),
@@ -85,7 +86,7 @@ COUNTERS = {
 """Counter of the emulator -> name and unit of the figure, over the whole launch."""
 
 
-def static_figures(variant: str, inspection: Inspection, head_size: int, of: str) -> list[Figure]:
+def static_figures(variant: str, inspection: Inspection, spec: KernelSpec, head_size: int, of: str) -> list[Figure]:
     """Registers, LDS and occupancy of the kernel, and what one iteration of its hot loop holds."""
 
     def line(name: str, value: float | None, unit: str, text: str = "") -> Figure:
@@ -100,6 +101,8 @@ def static_figures(variant: str, inspection: Inspection, head_size: int, of: str
         line("instructions of an iteration", len(loop), "instructions"),
         line("waits", sum(classify(each).family == "wait" for each in loop), "instructions"),
     ]
+    if keys := keys_per_iteration(spec):
+        found.append(line("instructions per 64 keys", 64 * len(loop) / keys, "instructions"))
     facts = facts_of(inspection, head_size)
     for key, (name, unit) in FROM_FACTS.items():
         value = facts[key]
@@ -153,10 +156,10 @@ def _budget_figures(variant: str, budget: Budget, spec: KernelSpec, suffix: str,
         found.append(line("cycles per 64 keys", 64 * cycles / keys, "cycles", budget.binding))
     if budget.mfma_efficiency is not None:
         found.append(line("MFMA efficiency, at most", budget.mfma_efficiency, "1", budget.obstacle()))
-    found += [
-        line(f"{pipe} cycles", budget.cycles[pipe], "cycles") for pipe in ("MFMA", "VALU", "TRANS", "packed", "LDS")
-    ]
-    found.append(line("vector cycles outside the MFMA's shadow", budget.exposed, "cycles"))
+    pipes = _PIPES if suffix != WITH_CONFLICTS else ("LDS",)
+    found += [line(f"{pipe} cycles", budget.cycles[pipe], "cycles") for pipe in pipes]
+    if suffix != WITH_CONFLICTS:
+        found.append(line("vector cycles outside the MFMA's shadow", budget.exposed, "cycles"))
     return found
 
 

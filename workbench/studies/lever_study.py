@@ -270,12 +270,13 @@ def _compile(
         if isinstance(kernel, CompileError):
             outcome.status, outcome.message = "compile_error", str(kernel)
             continue
-        spec = outcome.variant.spec
+        spec, head_size = outcome.variant.spec, outcome.variant.problem.head_size
+        if spec is None:
+            continue
         outcome.inspection = inspect_compiled(kernel, f"{kernel.name}, {name}, Triton {version}")
         of = f"{TARGET}, Triton {version}"
-        outcome.figures += static_figures(name, outcome.inspection, outcome.variant.problem.head_size, of)
-        if spec is not None:
-            outcome.figures += modelled_figures(name, outcome.inspection, spec, of)
+        outcome.figures += static_figures(name, outcome.inspection, spec, head_size, of)
+        outcome.figures += modelled_figures(name, outcome.inspection, spec, of)
 
 
 def _emulate(outcome: Outcome, small: Callable[[Problem], Problem], version: str, seed: int) -> None:
