@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from workbench.spec import DenseSpec, Unified2DSpec, Unified3DSpec
     from workbench.spec_gfx950 import Gfx950DenseSpec
     from workbench.spec_gfx950_unified import Gfx950Unified2DSpec
+    from workbench.spec_sm90 import Sm90DenseSpec
 
 _MODULE_OF_NAME = {
     "AttentionResult": "attention",
@@ -31,6 +32,7 @@ _MODULE_OF_NAME = {
     "Gfx950DenseSpec": "spec_gfx950",
     "Gfx950Unified2DSpec": "spec_gfx950_unified",
     "Scenario": "scenarios",
+    "Sm90DenseSpec": "spec_sm90",
     "Unified2DSpec": "spec",
     "Unified3DSpec": "spec",
     "UnifiedAttentionProblem": "problem",
@@ -59,6 +61,7 @@ __all__ = [
     "Gfx950DenseSpec",
     "Gfx950Unified2DSpec",
     "Scenario",
+    "Sm90DenseSpec",
     "Unified2DSpec",
     "Unified3DSpec",
     "UnifiedAttentionProblem",

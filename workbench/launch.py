@@ -17,8 +17,19 @@ from workbench.spec import KernelSpec, TritonSpec
 if TYPE_CHECKING:
     from types import ModuleType
 
+    import torch
+
 MAX_GRID_YZ = 65_535
 """Programs along the second and the third axis of a grid, on CUDA and ROCm."""
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A tensor as a copy engine sees it: in blocks, with zeros past the ends. For Gluon kernels on Hopper."""
+
+    tensor: torch.Tensor
+    block: tuple[int, ...]
+    """Extents of a block, one for each axis; the last axis of the tensor has stride 1."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +41,19 @@ class KernelLaunch:
     kernel: str
     grid: tuple[int, int, int]
     args: dict[str, Any]
-    """Run-time arguments in the kernel's order: tensors, numbers, or None for an absent tensor."""
+    """Run-time arguments in the kernel's order: tensors, tensor maps, numbers, or None for an absent tensor."""
     constexprs: dict[str, Any]
     """Compile-time constants: numbers, booleans and strings."""
+    vendor_constexprs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Further ones on the GPUs of a vendor; the interpreter gets the kernel's defaults."""
     spec: KernelSpec = field(default_factory=TritonSpec)
     num_warps: int | None = None
     """Overrides the spec's, for the reduction."""
+
+
+def constants(launch: KernelLaunch, vendor: str) -> dict[str, Any]:
+    """Compile-time constants on the GPUs of `vendor`."""
+    return launch.constexprs | launch.vendor_constexprs.get(vendor, {})
 
 
 def options(launch: KernelLaunch, vendor: str) -> dict[str, Any]:
@@ -80,15 +98,29 @@ def _compiled_function(module: str, kernel: str, knob_items: tuple[tuple[str, bo
 
 def run_on_gpu(launches: Sequence[KernelLaunch], vendor: str) -> None:
     """Launch on the current stream of the tensors' device. Does not synchronise."""
+    for launch in launches:
+        _on_gpu(launch, vendor, warmup=False)
+
+
+def compile_on_gpu(launches: Sequence[KernelLaunch], vendor: str) -> list[Any]:
+    """Compile what `run_on_gpu` would launch on the current GPU, and launch nothing.
+
+    The result lands in Triton's disk cache, where a later launch from any process finds it. Tensors may be of the
+    `meta` device. Returns Triton's compiled kernels.
+    """
+    return [_on_gpu(launch, vendor, warmup=True) for launch in launches]
+
+
+def _on_gpu(launch: KernelLaunch, vendor: str, *, warmup: bool) -> Any:
     import triton
 
-    for launch in launches:
-        settings = launch.spec.compiler_knobs() if vendor == "amd" else {}
-        function = _compiled_function(launch.module, launch.kernel, tuple(sorted(settings.items())))
-        with triton.knobs.amd.scope():
-            for name, value in settings.items():
-                setattr(triton.knobs.amd, name, value)
-            function[launch.grid](**launch.args, **launch.constexprs, **options(launch, vendor))
+    settings = launch.spec.compiler_knobs() if vendor == "amd" else {}
+    function = _compiled_function(launch.module, launch.kernel, tuple(sorted(settings.items())))
+    with triton.knobs.amd.scope():
+        for name, value in settings.items():
+            setattr(triton.knobs.amd, name, value)
+        values = {**launch.args, **constants(launch, vendor), **options(launch, vendor)}
+        return function.run(grid=launch.grid, warmup=warmup, **values)
 
 
 def run_in_interpreter(launches: Sequence[KernelLaunch]) -> None:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from workbench.errors import SpecError
-from workbench.launch import KernelLaunch
+from workbench.launch import KernelLaunch, TensorMap
 from workbench.spec import DenseGeometry, DenseSpec, head_pad
 from workbench.spec_gfx950 import PART_N, Gfx950DenseSpec
+from workbench.spec_sm90 import ROWS_PER_WARPGROUP, Sm90DenseSpec
 
 if TYPE_CHECKING:
     import torch
@@ -121,6 +122,30 @@ def _gfx950_constants(call: DenseCall, spec: Gfx950DenseSpec, order: WorkOrder) 
     }
 
 
+def _sm90_constants(call: DenseCall, spec: Sm90DenseSpec, order: WorkOrder) -> dict[str, Any]:
+    return {
+        "BLOCK_N": spec.block_n,
+        "GROUP": call.num_query_heads // call.num_kv_heads,
+        "HEAD_SIZE": call.head_size,
+        "CAUSAL": call.causal,
+        "TOP_LEFT": call.alignment == "top_left",
+        "MASK_SPLIT": spec.mask_split,
+        "OVERLAP": spec.overlap,
+        "NUM_BUFFERS": spec.num_buffers,
+        "ORDER": order,
+    }
+
+
+def _sm90_maps(call: DenseCall, spec: Sm90DenseSpec) -> dict[str, TensorMap]:
+    rows, keys = (1, ROWS_PER_WARPGROUP, 1, call.head_size), (1, spec.block_n, 1, call.head_size)
+    return {
+        "d_out": TensorMap(call.out, rows),
+        "d_q": TensorMap(call.q, rows),
+        "d_k": TensorMap(call.k, keys),
+        "d_v": TensorMap(call.v, keys),
+    }
+
+
 def plan_dense(call: DenseCall, spec: DenseGeometry, num_persistent: int, order: WorkOrder) -> list[KernelLaunch]:
     """One launch: grid (query blocks, query heads, batch), or at most num_persistent programs in a row.
 
@@ -138,6 +163,15 @@ def plan_dense(call: DenseCall, spec: DenseGeometry, num_persistent: int, order:
     if isinstance(spec, Gfx950DenseSpec):
         args |= {"softmax_scale": call.softmax_scale} | lengths | counts | strides
         constants, module = _gfx950_constants(call, spec, order), "gfx950.dense"
+    elif isinstance(spec, Sm90DenseSpec):
+        args = {
+            **_sm90_maps(call, spec),
+            "p_sinks": call.sinks,
+            "softmax_scale": call.softmax_scale,
+            **lengths,
+            **counts,
+        }
+        constants, module = _sm90_constants(call, spec, order), "sm90.dense"
     elif isinstance(spec, DenseSpec):
         args |= {"p_cu_seqlens_q": call.cu_seqlens_q, "p_cu_seqlens_k": call.cu_seqlens_k}
         args |= {"softmax_scale": call.softmax_scale} | lengths | counts | strides

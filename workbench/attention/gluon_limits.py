@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 REACH_BYTES = 2**31
 ALIGNMENT = 16
-"""Elements that strides, and bytes that addresses, must be multiples of: what Triton knows as divisible by 16."""
+"""gfx950: elements that strides, and bytes that addresses, must be multiples of: what Triton knows as divisible by
+16. Tensor maps: bytes that both must be multiples of."""
 
 
 def dense_obstacle(call: DenseCall, spec: Gfx950DenseSpec) -> str | None:
@@ -31,6 +32,17 @@ def dense_obstacle(call: DenseCall, spec: Gfx950DenseSpec) -> str | None:
         found = _too_far(name, tensor, rows * tensor.stride(-3)) or (_unaligned(name, tensor) if name in "kv" else None)
         if found:
             return found
+    return None
+
+
+def tensor_map_obstacle(call: DenseCall) -> str | None:
+    """Why no tensor map describes these tensors; None if they have one. CUDA asks for multiples of 16 bytes."""
+    for name, tensor in (("q", call.q), ("out", call.out), ("k", call.k), ("v", call.v)):
+        address = 0 if tensor.device.type == "meta" else tensor.data_ptr()
+        size = tensor.element_size()
+        if address % ALIGNMENT or any(stride * size % ALIGNMENT for stride in tensor.stride()[:-1]):
+            strides = tuple(tensor.stride())
+            return f"a tensor map needs the address of {name} and its strides {strides} in multiples of 16 bytes"
     return None
 
 

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from workbench.compiler.figures import RegisterFigures
 
 _SCALAR_BYTES = {"u1": 1, "i1": 1, "i8": 1, "u8": 1, "fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
+_TENSOR_MAP_BYTES = 128
+"""CUtensorMap; Triton passes the tensor's extents and strides behind it, which are not listed."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ def lay_out_arguments(signature: list[tuple[str, str]]) -> tuple[KernelArgument,
 def _size_of(type_name: str) -> int:
     if type_name.startswith("*"):
         return 8
+    if type_name.startswith("tensordesc"):
+        return _TENSOR_MAP_BYTES
     if type_name in _SCALAR_BYTES:
         return _SCALAR_BYTES[type_name]
     bits = re.fullmatch(r"[iu](\d+)", type_name)

@@ -11,9 +11,13 @@ from typing import Any
 from workbench.compiler.targets import find_target
 from workbench.compiler.versions import find_triton, installed_triton_version
 from workbench.errors import CompileError
+from workbench.launch import TensorMap
 
 # Part of every key: entries written under another number are never read.
 CACHE_FORMAT = 1
+
+TENSOR_MAP = "tensordesc"
+"""Triton's name of a tensor map's type, which goes on with the element and the block."""
 
 _POINTEE_TYPES = {
     "bool": "i1",
@@ -107,7 +111,7 @@ class KernelRequest:
 
 
 def describe_argument(value: Any) -> Argument:
-    """Classify a launch argument: a number, a bool, None, or a tensor (of any device, `meta` included).
+    """Classify a launch argument: a number, a bool, None, a tensor map, or a tensor (of any device, `meta` included).
 
     The rules are Triton's: 32 bits where an integer fits them, divisibility by 16 of integers and addresses.
     """
@@ -127,6 +131,9 @@ def describe_argument(value: Any) -> Argument:
             divisible_by_16=value.data_ptr() % 16 == 0,
             within_2_gib=value.untyped_storage().size() < 2**31,
         )
+    if isinstance(value, TensorMap):
+        pointee = pointer_argument(str(value.tensor.dtype).removeprefix("torch.")).type.removeprefix("*")
+        return Argument(f"{TENSOR_MAP}<{pointee}{list(value.block)}>")
     raise CompileError(f"a kernel argument must be a tensor, a number, a bool or None, got {type(value).__name__}")
 
 

@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING, Any
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
+from triton.experimental.gluon import language as gl
 from triton.experimental.gluon._runtime import GluonASTSource, GluonJITFunction
 
 from workbench.compiler import protocol
 from workbench.compiler.artifact import lay_out_arguments
 from workbench.compiler.figures import RegisterFigures, amd_figures, nvidia_figures
+from workbench.compiler.request import TENSOR_MAP
 from workbench.compiler.targets import Target, find_target
 
 if TYPE_CHECKING:
@@ -131,6 +133,8 @@ def specialise(parameter: Any, argument: Argument, uses_buffer_ops: bool) -> tup
     """Type of a parameter for this argument, and Triton's hint letters: D divisible by 16, S storage under 2 GiB."""
     if argument.type == "none":
         return "constexpr", ""
+    if argument.type.startswith(TENSOR_MAP):
+        return laid_out(argument.type), ""
     declared = parameter.annotation_type
     is_pointer = argument.type.startswith("*")
     type_name = f"*k{argument.type[1:]}" if is_pointer and parameter.is_const else argument.type
@@ -142,6 +146,14 @@ def specialise(parameter: Any, argument: Argument, uses_buffer_ops: bool) -> tup
     if argument.within_2_gib and uses_buffer_ops:
         hint += "S"
     return declared or type_name, hint
+
+
+def laid_out(tensor_map: str) -> str:
+    """A tensor map's type, completed by the layout that its blocks have in shared memory."""
+    element, _, block = tensor_map.removeprefix(f"{TENSOR_MAP}<").removesuffix(">").partition("[")
+    dtype = {"bf16": gl.bfloat16, "fp16": gl.float16}[element]
+    layout = gl.NVMMASharedLayout.get_default_for(json.loads(f"[{block}"), dtype)
+    return f"{tensor_map.removesuffix('>')},{layout!r}>"
 
 
 def check_names(kernel: Any, arguments: dict[str, Argument], constexprs: dict[str, Value]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench import problem as problems
 from workbench import spec as specs
-from workbench import spec_gfx950, spec_gfx950_unified
+from workbench import spec_gfx950, spec_gfx950_unified, spec_sm90
 from workbench.errors import RecordError, WorkbenchError
 from workbench.records.record import Metric, Record
 
@@ -29,6 +29,7 @@ _TYPES: dict[str, type] = {
         specs.DenseSpec,
         spec_gfx950.Gfx950DenseSpec,
         spec_gfx950_unified.Gfx950Unified2DSpec,
+        spec_sm90.Sm90DenseSpec,
     )
 }
 _TEXT_COLUMNS = (
@@ -43,6 +44,11 @@ _TEXT_COLUMNS = (
     "message",
     "session",
 )
+
+
+def spec_types() -> dict[str, type[specs.KernelSpec]]:
+    """Every kind of spec by the name that it has in files."""
+    return {name: kind for name, kind in _TYPES.items() if issubclass(kind, specs.KernelSpec)}
 
 
 def schema() -> pa.Schema:
@@ -106,8 +112,8 @@ def read_records(path: str | Path) -> list[Record]:
 
 def _to_row(record: Record) -> dict[str, Any]:
     row: dict[str, Any] = {name: getattr(record, name) for name in _TEXT_COLUMNS}
-    row["problem"] = _to_json(record.problem)
-    row["spec"] = None if record.spec is None else _to_json(record.spec)
+    row["problem"] = to_json(record.problem)
+    row["spec"] = None if record.spec is None else to_json(record.spec)
     row["samples_us"] = list(record.samples)
     row["metrics"] = [{"name": name, **asdict(metric)} for name, metric in record.metrics.items()]
     row["worst_index"] = list(record.worst_index)
@@ -121,8 +127,8 @@ def _from_row(row: dict[str, Any]) -> Record:
     metrics = {item.pop("name"): Metric(**item) for item in row["metrics"]}
     return Record(
         **text,
-        problem=_from_json(row["problem"]),
-        spec=None if row["spec"] is None else _from_json(row["spec"]),
+        problem=from_json(row["problem"]),
+        spec=None if row["spec"] is None else from_json(row["spec"]),
         samples=tuple(row["samples_us"]),
         metrics=metrics,
         worst_index=tuple(row["worst_index"]),
@@ -131,11 +137,13 @@ def _from_row(row: dict[str, Any]) -> Record:
     )
 
 
-def _to_json(value: Any) -> str:
+def to_json(value: Any) -> str:
+    """A problem or spec as JSON that names its type."""
     return json.dumps({"type": type(value).__name__, **asdict(value)}, sort_keys=True)
 
 
-def _from_json(text: str) -> Any:
+def from_json(text: str) -> Any:
+    """The problem or spec that `to_json` wrote. RecordError for an unknown type or field."""
     values = json.loads(text)
     name = values.pop("type", None)
     if name not in _TYPES:
