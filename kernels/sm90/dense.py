@@ -180,12 +180,12 @@ def produce(maps, q, k, v, w, cfg):
     """The copying warp: Q of both warpgroups, then K and V from the last visible tile down to the first."""
     first, end, stride = item_range(w, cfg)
     i_step = 0
-    i_visit = 0
+    q_phase = 0
     for i_item in range(first, end, stride):
         block = locate_block(i_item, w, cfg)
         for i_group in gl.static_range(WARPGROUPS):
-            fill(maps.d_q, q, i_group, i_visit & 1, block.i_batch, block.i_row + i_group * ROWS, block.i_head)
-        i_visit += 1
+            fill(maps.d_q, q, i_group, q_phase, block.i_batch, block.i_row + i_group * ROWS, block.i_head)
+        q_phase ^= 1
         for i_tile in range(block.tile_hi):
             i_key = (block.tile_hi - 1 - i_tile) * cfg.BLOCK_N
             slot = i_step % cfg.NUM_BUFFERS
@@ -216,7 +216,7 @@ def start_scores(lds_q, lds_k, S: gl.constexpr, cfg):
 
 @gluon.jit
 def walk(b_acc, b_m, b_l, b_p, tile_hi, tile_lo, i_step, lds_q, k, v, o_last, scale_log2, S, cfg, MASKED: gl.constexpr):
-    """The recurrence from tile tile_hi - 1 down to tile_lo. b_p is P of the tile before, not yet multiplied by its V."""
+    """The recurrence from tile tile_hi - 1 down to tile_lo. b_p: P of the tile before, still without its V."""
     for i_tile in range(tile_hi - tile_lo):
         t_s = start_scores(lds_q, wait_tile(k, i_step, cfg), S, cfg)
         t_acc = warpgroup_mma(b_p, wait_tile(v, i_step - 1, cfg), b_acc, is_async=True)
@@ -241,7 +241,7 @@ def attend_block(block, lds_q, o_last, k, v, i_step, scale_log2, S: gl.constexpr
     b_m = gl.full([ROWS], LOWEST, gl.float32, gl.SliceLayout(1, S))
     b_l = gl.zeros([ROWS], gl.float32, gl.SliceLayout(1, S))
     i_key = (block.tile_hi - 1) * cfg.BLOCK_N
-    b_p, b_alpha, b_m, b_l = softmax_step(b_s, b_m, b_l, o_last, i_key, scale_log2, True)
+    b_p, _, b_m, b_l = softmax_step(b_s, b_m, b_l, o_last, i_key, scale_log2, True)
     b_p = gl.convert_layout(b_p.to(lds_q.dtype), gl.DotOperandLayout(0, ACC, 2))
     b_acc = gl.zeros([ROWS, cfg.HEAD_SIZE], gl.float32, ACC)
     i_step += 1
@@ -274,15 +274,15 @@ def consume(maps, q, k, v, w, cfg, GROUP_INDEX: gl.constexpr):
     ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, cfg.HEAD_SIZE, 16])
     first, end, stride = item_range(w, cfg)
     i_step = 0
-    i_visit = 0
+    q_phase = 0
     for i_item in range(first, end, stride):
         block = locate_block(i_item, w, cfg)
         o_last = gl.full([ROWS], w.seqlen_kv - 1, gl.int32, gl.SliceLayout(1, S))
         if cfg.CAUSAL:
             o_row = block.i_row + GROUP_INDEX * ROWS + gl.arange(0, ROWS, gl.SliceLayout(1, S))
             o_last = gl.minimum(o_row + block.offset, o_last)
-        mbarrier.wait(q.ready.index(GROUP_INDEX), i_visit & 1)
-        i_visit += 1
+        mbarrier.wait(q.ready.index(GROUP_INDEX), q_phase)
+        q_phase ^= 1
         lds_q = as_tile(q.buffers.index(GROUP_INDEX), ROWS, cfg.HEAD_SIZE)
         b_acc, b_m, b_l, i_step = attend_block(
             block, lds_q, o_last, k, v, i_step, w.softmax_scale * LOG2_E, S, ACC, cfg
