@@ -3,6 +3,7 @@
 import triton
 import triton.language as tl
 
+from .fused_reduce import arrives_last, reduce_block
 from .paged import Config, Tensors, attend_range, locate_block, prepare_loop
 from .primitives import LOG2_E, LOWEST
 
@@ -37,6 +38,12 @@ def unified_attention_3d(
     stride_table,
     stride_qq,
     qq_size,
+    p_arrivals,
+    p_out,
+    p_sinks,
+    p_v_scale,
+    stride_out_token,
+    stride_out_head,
     BLOCK_M: tl.constexpr,
     TILE: tl.constexpr,
     GROUP: tl.constexpr,
@@ -56,11 +63,17 @@ def unified_attention_3d(
     COMPUTE: tl.constexpr,
     ALL_DECODE: tl.constexpr,
     NUM_SEGMENTS: tl.constexpr,
+    REDUCE_ROWS: tl.constexpr = 0,
+    REDUCE_STEP: tl.constexpr = 0,
+    WAIT_FOR_STORES: tl.constexpr = False,
 ):
     """Grid (query blocks, KV heads, segments). Workspaces, float32 and contiguous:
 
     p_segm_out [tokens, query heads, NUM_SEGMENTS, HEAD_PAD]; p_segm_max and p_segm_sum [tokens, query heads,
     NUM_SEGMENTS]. A segment without keys writes sum 0 and leaves its part of p_segm_out alone.
+
+    p_arrivals [query blocks, KV heads], int32 zeros, fuses the reduction: the last segment of a block to finish writes
+    the output, and segments without keys write nothing at all. Without it everything from p_out on is None.
     """
     t = Tensors(
         p_q, p_k, p_v, p_block_table, p_kv_lens, p_cu_seqlens_q, p_alibi_slopes, p_qq_bias, p_q_scale, p_k_scale,
@@ -79,12 +92,18 @@ def unified_attention_3d(
     tile_lo = block.key_lo // TILE
     tile_hi = tl.cdiv(block.key_hi, TILE)
     tiles_per_segment = tl.cdiv(tile_hi - tile_lo, NUM_SEGMENTS)
+    if p_arrivals is not None:
+        # A block that sees no key has its output to write all the same: by segment 0.
+        tiles_per_segment = tl.maximum(tiles_per_segment, 1)
+        num_segments = tl.maximum(tl.cdiv(tile_hi - tile_lo, tiles_per_segment), 1)
+        if i_segment >= num_segments:
+            return
     segm_lo = tile_lo + i_segment * tiles_per_segment
     segm_hi = tl.minimum(segm_lo + tiles_per_segment, tile_hi)
 
     i_row = (block.i_token + block.o_pos).to(tl.int64) * num_query_heads + block.o_head
     p_stat = i_row * NUM_SEGMENTS + i_segment
-    if segm_lo >= segm_hi:
+    if p_arrivals is None and segm_lo >= segm_hi:
         tl.store(p_segm_max + p_stat, tl.full((BLOCK_M,), LOWEST, tl.float32), mask=block.m_row)
         tl.store(p_segm_sum + p_stat, tl.zeros((BLOCK_M,), tl.float32), mask=block.m_row)
         return
@@ -96,6 +115,13 @@ def unified_attention_3d(
     b_o = tl.trans(b_acc) if TRANSPOSED else b_acc
     o_d = tl.arange(0, HEAD_PAD)
     tl.store(p_segm_out + p_stat[:, None] * HEAD_PAD + o_d[None, :], b_o, mask=block.m_row[:, None])
+    if p_arrivals is not None:
+        i_block = tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)
+        if arrives_last(p_arrivals + i_block, num_segments, WAIT_FOR_STORES):
+            reduce_block(
+                p_out, p_segm_out, p_segm_max, p_segm_sum, p_sinks, p_v_scale, block, num_segments, num_query_heads,
+                stride_out_token, stride_out_head, cfg, NUM_SEGMENTS, REDUCE_ROWS, REDUCE_STEP,
+            )  # fmt: skip
 
 
 @triton.jit

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.emulated import AHEAD_OF_THE_BRANCH, GRID, PERSISTENT, SPECS, VERSIONS, run, run_packed
+from tests.emulated import AHEAD_OF_THE_BRANCH, GRID, PERSISTENT, SMALL, SPECS, VERSIONS, run, run_packed
 from workbench.attention import run_unified
 from workbench.compiler import triton_versions
 from workbench.errors import BackendUnavailable, EmulationError, TritonVersionError
@@ -105,6 +105,13 @@ def test_global_loads(options: EmulatorOptions) -> None:
 @pytest.mark.parametrize("lever", ["i64", "transposed 32 x 32", "lazy"])
 def test_split_kv_levers(lever: str, options: EmulatorOptions) -> None:
     _check_unified({}, SPECS["3d"].with_changes(**LEVERS[lever]), options)
+
+
+def test_the_fused_reduction_in_any_order(options: EmulatorOptions) -> None:
+    fused = Unified3DSpec(**SMALL, num_segments=4, fused_reduce=True)
+    expected = _check_unified({"use_sinks": True}, fused, options)
+    seeded = EmulatorOptions(triton_version=options.triton_version, seed=1)
+    assert torch.equal(_check_unified({"use_sinks": True}, fused, seeded), expected)
 
 
 @pytest.mark.parametrize("fields", [{}, EVERYTHING], ids=["plain", "all biases, window"])

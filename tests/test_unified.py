@@ -122,6 +122,19 @@ def test_the_split_is_exact_for_every_segment_count(num_segments, device):
     torch.testing.assert_close(merged, whole, rtol=2e-6, atol=2e-6)
 
 
+FUSED = {
+    "mixed lengths": {"use_sinks": True, "head_size": 80},
+    "all biases, window": FEATURES["all"],
+    "decode, group of 3": {"seq_lens": ((1, 40), (0, 3), (1, 100)), "num_query_heads": 6},
+    "fp8, more segments than tiles": {"seq_lens": ((1, 300), (1, 20)), "kv_dtype": "fp8_e4m3", "num_query_heads": 16},
+}
+
+
+@pytest.mark.parametrize("case", FUSED)
+def test_the_last_segment_merges_them_all(case, device):
+    check(problem(**FUSED[case]), SPECS["3d"].with_changes(fused_reduce=True, num_segments=16), device)
+
+
 @pytest.mark.parametrize("lane", SPECS)
 def test_strided_views(lane, device):
     """q, the cache and the output are views of wider tensors; the cache interleaves K and V."""

@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from workbench.arrivals import arrival_counters
 from workbench.errors import UnsupportedError
 from workbench.launch import MAX_GRID_YZ, KernelLaunch
-from workbench.spec import Unified2DSpec, Unified3DSpec, UnifiedSpec, head_pad
+from workbench.spec import Unified2DSpec, Unified3DSpec, UnifiedSpec, ceil_power_of_two, head_pad
 
 if TYPE_CHECKING:
     import torch
+
+REDUCE_VALUES_PER_LANE = 32
+"""Values of the partial outputs that a lane of the fused reduction has under way at a time."""
+SMALLEST_WAVE = 32
 
 
 @dataclass(frozen=True)
@@ -158,32 +163,43 @@ def plan_2d(call: UnifiedCall, spec: Unified2DSpec, *, i64: bool) -> list[Kernel
 
 
 def plan_3d(call: UnifiedCall, spec: Unified3DSpec, *, i64: bool) -> list[KernelLaunch]:
-    """Two launches: the segments, grid (query blocks, KV heads, segments), and their reduction, (tokens, heads)."""
+    """The segments, grid (query blocks, KV heads, segments), and their reduction, grid (tokens, heads).
+
+    One launch where the spec fuses the two.
+    """
     tokens, heads, pad = call.q.shape[0], call.num_query_heads, head_pad(call.head_size)
     segm_out = call.q.new_empty((tokens, heads, spec.num_segments, pad), dtype=_float32())
     segm_max = call.q.new_empty((tokens, heads, spec.num_segments), dtype=_float32())
     segm_sum = call.q.new_empty((tokens, heads, spec.num_segments), dtype=_float32())
     workspace = {"p_segm_out": segm_out, "p_segm_max": segm_max, "p_segm_sum": segm_sum}
+    output: dict[str, Any] = {"p_out": call.out, "p_sinks": call.sinks, "p_v_scale": call.v_scale}
+    output |= {"stride_out_token": call.out.stride(0), "stride_out_head": call.out.stride(1)}
 
+    blocks = num_query_blocks(call, spec.block_m)
     args = {**workspace, **_tensor_args(call), "p_q_scale": call.q_scale, "p_k_scale": call.k_scale}
     args |= {"softmax_scale": call.softmax_scale, "softcap": call.softcap, "num_seqs": call.num_seqs}
     args |= {"num_query_heads": heads, **_stride_args(call)}
+    constexprs = _constants(call, spec, i64) | {"NUM_SEGMENTS": spec.num_segments}
+    by_vendor: dict[str, dict[str, Any]] = {}
+    if spec.fused_reduce:
+        args |= {"p_arrivals": arrival_counters(call.q, blocks * call.num_kv_heads), **output}
+        constexprs |= _reduce_constants(call, spec)
+        by_vendor = {"amd": {"WAIT_FOR_STORES": True}}
+    else:
+        args |= {"p_arrivals": None, **dict.fromkeys(output)}
     segments = KernelLaunch(
         module="unified_3d",
         kernel="unified_attention_3d",
-        grid=(num_query_blocks(call, spec.block_m), call.num_kv_heads, spec.num_segments),
+        grid=(blocks, call.num_kv_heads, spec.num_segments),
         args=args,
-        constexprs=_constants(call, spec, i64) | {"NUM_SEGMENTS": spec.num_segments},
+        constexprs=constexprs,
+        vendor_constexprs=by_vendor,
         spec=spec,
     )
-    reduce_args: dict[str, Any] = {
-        "p_out": call.out,
-        **workspace,
-        "p_cu_seqlens_q": call.cu_seqlens_q,
-        "p_sinks": call.sinks,
-    }
-    reduce_args |= {"p_v_scale": call.v_scale, "num_seqs": call.num_seqs, "num_query_heads": heads}
-    reduce_args |= {"stride_out_token": call.out.stride(0), "stride_out_head": call.out.stride(1)}
+    if spec.fused_reduce:
+        return [segments]
+    reduce_args = {**output, **workspace, "p_cu_seqlens_q": call.cu_seqlens_q}
+    reduce_args |= {"num_seqs": call.num_seqs, "num_query_heads": heads}
     reduction = KernelLaunch(
         module="unified_3d",
         kernel="reduce_segments",
@@ -194,6 +210,14 @@ def plan_3d(call: UnifiedCall, spec: Unified3DSpec, *, i64: bool) -> list[Kernel
         num_warps=spec.reduce_num_warps,
     )
     return [segments, reduction]
+
+
+def _reduce_constants(call: UnifiedCall, spec: Unified3DSpec) -> dict[str, int]:
+    """Extents of a step of the fused reduction: rows that can hold a query head, and segments that fit the lanes."""
+    rows = min(spec.block_m, ceil_power_of_two(call.group_size)) if call.all_decode else spec.block_m
+    values = REDUCE_VALUES_PER_LANE * SMALLEST_WAVE * spec.num_warps
+    step = values // (rows * head_pad(call.head_size))
+    return {"REDUCE_ROWS": rows, "REDUCE_STEP": max(1, min(step, spec.num_segments))}
 
 
 def _float32() -> torch.dtype:

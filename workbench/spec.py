@@ -200,6 +200,8 @@ class Unified3DSpec(UnifiedSpec):
 
     num_segments: int = 16
     reduce_num_warps: int = 1
+    fused_reduce: bool = False
+    """The last segment of a query block to finish merges them, in the same launch; reduce_num_warps has no use then."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -215,9 +217,9 @@ class DenseGeometry(KernelSpec):
     block_n: int = 64
     grid: Grid = "persistent"
     num_persistent: int | None = None
-    """Programs of the persistent grid; None means one per compute unit."""
+    """Programs of the persistent grid; None means one per compute unit, or as many as a paired order is for."""
     persist_decode: PersistDecode = "auto"
-    """Order in which work items are handed out: see workbench.dispatch.resolve_persist_decode."""
+    """Order in which work items are handed out: see workbench.dispatch.select_work_order."""
     mask_split: bool = True
     """Diagonal-only masking: a mask-free loop below the diagonal and a masked tail."""
     lazy_rescale: bool = True

@@ -11,7 +11,7 @@ from workbench.compiler.plans import plan_without_storage
 from workbench.compiler.request import KernelRef, KernelRequest, describe_argument
 from workbench.compiler.targets import find_target
 from workbench.device import load_device
-from workbench.launch import options
+from workbench.launch import constants, options
 
 if TYPE_CHECKING:
     from workbench.launch import KernelLaunch
@@ -47,7 +47,7 @@ def launch_request(
     return KernelRequest(
         kernel=KernelRef(f"workbench.kernels.{launch.module}", launch.kernel),
         arguments={name: describe_argument(value) for name, value in launch.args.items()},  # type: ignore[arg-type]
-        constexprs=launch.constexprs,  # type: ignore[arg-type]
+        constexprs=constants(launch, vendor),  # type: ignore[arg-type]
         options=options(launch, vendor),  # type: ignore[arg-type]
         knobs=launch.spec.compiler_knobs() if vendor == "amd" else (),  # type: ignore[arg-type]
         target=target,

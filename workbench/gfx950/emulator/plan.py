@@ -39,8 +39,10 @@ def emulate_plan(launches: Sequence[KernelLaunch], options: EmulatorOptions | No
 
 
 def _outputs(launch: KernelLaunch) -> list[str]:
-    """The output, or the workspaces of a kernel that leaves the output to the next one."""
-    return ["p_out"] if "p_out" in launch.args else [name for name in launch.args if name.startswith("p_segm_")]
+    """The output; of the 3D segments the workspaces, and where the reduction is fused the counters too."""
+    if launch.kernel != "unified_attention_3d":
+        return ["p_out"]
+    return ["p_out", "p_arrivals", *(name for name in launch.args if name.startswith("p_segm_"))]
 
 
 def _compiled(launches: Sequence[KernelLaunch], triton_version: str) -> list[CompiledKernel]:

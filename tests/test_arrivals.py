@@ -1,0 +1,69 @@
+"""Counters for kernels that count arrivals: who owns them, and that every launch leaves them at zero."""
+
+import pytest
+import torch
+
+from workbench import arrivals
+from workbench.arrivals import arrival_counters
+from workbench.attention import run_unified
+from workbench.inputs import make_unified_inputs
+from workbench.problem import UnifiedAttentionProblem
+from workbench.spec import Unified3DSpec
+
+SPEC = Unified3DSpec(block_m=16, tile_size=16, num_segments=8, fused_reduce=True)
+DECODE = UnifiedAttentionProblem(((1, 100), (1, 37), (0, 4)), 8, 2, 64, 16, dtype="fp16")
+
+
+def test_calls_in_graphs_share_no_counter():
+    reserve = arrivals._Reserve(torch.zeros(20, dtype=torch.int32))
+    first, second = reserve.take(5), reserve.take(9)
+    assert (first.numel(), second.numel()) == (5, 9)
+    assert second.data_ptr() - first.data_ptr() == 32
+    assert reserve.take(1) is None
+    assert reserve.taken == 20
+
+
+def test_a_counter_for_each_block_and_head_on_the_tensors_device():
+    counters = arrival_counters(torch.empty(3, device="meta"), 6)
+    assert (counters.dtype, counters.numel(), counters.device.type) == (torch.int32, 6, "meta")
+
+
+def test_every_launch_leaves_its_counters_at_zero(device, monkeypatch):
+    counters = torch.zeros(6, dtype=torch.int32, device=device)
+    monkeypatch.setattr("workbench.plan_unified.arrival_counters", lambda like, count: counters[:count])
+    inputs = make_unified_inputs(DECODE, device=device)
+    outs = [run_unified(DECODE, inputs, spec=SPEC).out.clone() for _ in range(2)]
+    assert torch.equal(*outs)
+    assert not counters.any()
+    # A dirty counter stays dirty: the launches did count in these.
+    counters[0] = 1
+    run_unified(DECODE, inputs, spec=SPEC)
+    assert counters[0] != 0
+
+
+@pytest.mark.gpu
+def test_a_stream_keeps_its_buffer_and_another_gets_its_own():
+    like = torch.empty(1, device="cuda")
+    here = arrival_counters(like, 10)
+    assert arrival_counters(like, 20).data_ptr() == here.data_ptr()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        assert arrival_counters(like, 10).data_ptr() != here.data_ptr()
+
+
+@pytest.mark.gpu
+def test_a_graph_replays_beside_eager_calls():
+    inputs = make_unified_inputs(DECODE, device="cuda")
+    expected = run_unified(DECODE, inputs, spec=SPEC).out.clone()
+    out = torch.empty_like(expected)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(20):
+            run_unified(DECODE, inputs, spec=SPEC, out=out)
+    stream = torch.cuda.Stream()
+    for _ in range(20):
+        with torch.cuda.stream(stream):
+            graph.replay()
+        eager = run_unified(DECODE, inputs, spec=SPEC).out
+    torch.cuda.synchronize()
+    assert torch.equal(out, expected)
+    assert torch.equal(eager, expected)
