@@ -119,8 +119,23 @@ def _on_gpu(launch: KernelLaunch, vendor: str, *, warmup: bool) -> Any:
     with triton.knobs.amd.scope():
         for name, value in settings.items():
             setattr(triton.knobs.amd, name, value)
-        values = {**launch.args, **constants(launch, vendor), **options(launch, vendor)}
+        args = {name: _encoded(value) for name, value in launch.args.items()}
+        values = {**args, **constants(launch, vendor), **options(launch, vendor)}
         return function.run(grid=launch.grid, warmup=warmup, **values)
+
+
+def _encoded(value: Any) -> Any:
+    """A tensor map in the form that Gluon takes; anything else as it is."""
+    if not isinstance(value, TensorMap):
+        return value
+    import torch
+    from triton.experimental.gluon import language as gl
+    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+    block, tensor = list(value.block), value.tensor
+    element = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16}[tensor.dtype]
+    layout = gl.NVMMASharedLayout.get_default_for(block, element)
+    return TensorDescriptor(tensor, list(tensor.shape), list(tensor.stride()), block, layout)
 
 
 def run_in_interpreter(launches: Sequence[KernelLaunch]) -> None:
