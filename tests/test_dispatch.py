@@ -15,6 +15,7 @@ from workbench.dispatch import (
     select_dense_spec,
     select_path,
     select_spec,
+    select_work_order,
 )
 from workbench.dispatch.geometry import Geometry, estimate_lds_bytes
 from workbench.errors import SpecError, UnsupportedError
@@ -509,6 +510,43 @@ def test_auto_needs_a_group():
     assert (mode, reason) == ("qb_major", "qb_major: with a group of 1 no query heads share K and V.")
 
 
+@pytest.mark.parametrize(
+    ("shape", "order", "programs"),
+    [
+        ((1, (128, 8), 8192, True), "hkv_major", 256),
+        ((1, (32, 8), 8192, True), "gqa_pair_2phase", 512),
+        ((4, (32, 32), 4096, True), "gqa_pair_2phase", 1024),  # a group of one pairs its blocks too
+        ((1, (40, 8), 4096, True), "qb_major", 256),  # 320 programs would leave a second round mostly empty
+        ((4, (32, 8), 4096, True), "qb_major", 256),  # batch members apart: four on each L2 instead of one
+        ((1, (32, 8), 256 * 31, True), "qb_major", 256),  # an odd number of blocks does not pair
+        ((1, (64, 8), 4096, False), "hkv_major", 256),  # nothing to balance
+        ((1, (32, 32), 2048, False), "qb_major", 256),  # every L2 would serve every head
+    ],
+)
+def test_auto_on_several_l2_caches(shape, order, programs):
+    batch, heads, seqlen, causal = shape
+    problem = dense(batch=batch, heads=heads, seqlen=seqlen, causal=causal)
+    spec = select_dense_spec(problem, MI355X).spec
+    chosen = select_work_order(problem, spec, MI355X)
+    assert (chosen.order, chosen.num_persistent) == (order, programs)
+    assert chosen.reason.startswith(f"{order}: ")
+    given = select_work_order(problem, spec.with_changes(num_persistent=200), MI355X)
+    assert given.num_persistent == 200
+    assert "gqa" not in given.order
+
+
+def test_auto_without_a_device_keeps_its_programs():
+    problem = dense(heads=(8, 4), seqlen=1024)
+    assert select_work_order(problem, DenseSpec(block_m=64)).num_persistent == 4
+
+
+def test_a_paired_order_brings_its_programs_unless_they_are_given():
+    problem, spec = dense(heads=(16, 8), seqlen=1024), DenseSpec(block_m=256, persist_decode="gqa_pair")
+    assert select_work_order(problem, spec, MI355X).num_persistent == 2 * 2 * 8
+    with pytest.raises(SpecError, match="is for num_persistent=32 here"):
+        select_work_order(problem, spec.with_changes(num_persistent=256), MI355X)
+
+
 def test_an_explicit_order_is_kept_or_refused():
     spec = DenseSpec(block_m=256)
     assert resolve_persist_decode(dense(), spec.with_changes(persist_decode="qb_major"), 1)[0] == "qb_major"
@@ -516,3 +554,4 @@ def test_an_explicit_order_is_kept_or_refused():
     assert resolve_persist_decode(dense(heads=(8, 8), seqlen=8192), explicit, 16)[0] == "hkv_major"
     with pytest.raises(SpecError, match=r"= 32, under 2 x 17 programs; use 'auto' or 'qb_major'"):
         resolve_persist_decode(dense(heads=(8, 8), seqlen=8192), explicit, 17)
+    assert resolve_persist_decode(dense(heads=(8, 8), seqlen=8192, causal=False), explicit, 17)[0] == "hkv_major"

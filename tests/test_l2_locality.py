@@ -10,6 +10,15 @@ from workbench.model import L2Assumptions
 from workbench.report import run_report
 from workbench.report.html import external_references
 from workbench.studies.l2_locality import SENSITIVITY, compare_orders, dense_scenarios, sensitivity, what_if
+from workbench.studies.l2_overview import (
+    SHAPES,
+    auto_sentence,
+    key_figure,
+    order_shapes,
+    overview_plot,
+    unexcused,
+    worst_of_all,
+)
 from workbench.studies.l2_views import (
     conclusion,
     detail_table,
@@ -22,6 +31,7 @@ from workbench.studies.l2_views import (
 
 MI355X = load_device("mi355x")
 ORDERS = ("grid", "qb_major", "hkv_major")
+PERSISTENT = ("qb_major", "hkv_major", "gqa_pair", "gqa_pair_2phase")
 QUICK = L2Assumptions(sampled_sets=4)
 SMALL = dense_scenarios(["dense_gqa8_4k", "dense_ragged_5000"], "small")
 (HEADLINE,) = dense_scenarios(["dense_headline"])
@@ -121,6 +131,36 @@ def test_pictures_and_details(headline):
     assert "Only hardware can tell" in text
 
 
+@pytest.fixture(scope="module")
+def many_shapes():
+    return compare_orders(order_shapes(), MI355X, PERSISTENT, L2Assumptions(sampled_sets=2))
+
+
+def test_auto_is_the_worst_order_only_where_all_others_share_the_load_worse(many_shapes):
+    """Two shapes have 2.5 work items a compute unit, which every other order packs into longer programs."""
+    assert len(many_shapes) == len(SHAPES) >= 20
+    names = ["1 x 4096, 40/8 heads, d128, causal", "1 x 5000, 32/8 heads, d128, causal"]
+    assert [case.label for case in worst_of_all(many_shapes)] == names
+    assert unexcused(many_shapes) == []
+    assert {case.auto for case in many_shapes} == {"qb_major", "hkv_major", "gqa_pair_2phase"}
+    assert "on 28 of 30 shapes; on 1 x 4096, 40/8 heads" in auto_sentence(many_shapes)
+    assert key_figure(many_shapes)["value"] == 28
+
+
+def test_an_order_as_balanced_as_auto_that_hits_more_is_a_fault_of_auto(many_shapes):
+    case = many_shapes[1]
+    fault = replace(case, auto="qb_major", results={key: case.results[key] for key in ("qb_major", "gqa_pair_2phase")})
+    assert worst_of_all([case]) == []
+    assert unexcused([case, fault]) == [fault]
+
+
+def test_the_overview_shows_every_shape(many_shapes):
+    picture = overview_plot(many_shapes, MI355X)
+    assert picture._repr_png_()[0].startswith(b"\x89PNG")
+    assert "over 30 shapes on AMD Instinct MI355X, modelled" in picture.alt
+    assert len({shape.problem for shape in order_shapes("small")}) < len(SHAPES)
+
+
 def test_what_cannot_be_studied_says_so():
     with pytest.raises(ParameterError, match="decode_d128_b16 is paged"):
         dense_scenarios(["decode_d128_b16"])
@@ -139,11 +179,12 @@ def test_the_notebook_in_small_form(tmp_path):
         "xcds": "8",
         "block_m": "128",
         "sampled_sets": "4",
+        "overview_sets": "2",
     }
     result = run_report("l2_locality", given, tmp_path, progress=False)
     assert result.failed == ()
     html = result.html.read_text()
     assert "Nothing is published of dense_gqa8_4k" in html
     assert "Only hardware can tell" in html
-    assert html.count("data:image/png;base64,") == 2
+    assert html.count("data:image/png;base64,") == 3
     assert external_references(html) == []

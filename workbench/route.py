@@ -10,11 +10,10 @@ from workbench.dispatch import (
     grid_2d,
     grid_3d,
     grid_dense,
-    num_persistent_programs,
-    resolve_persist_decode,
     select_dense_spec,
     select_path,
     select_spec,
+    select_work_order,
 )
 from workbench.dispatch.path import LANES
 from workbench.errors import ParameterError
@@ -91,8 +90,8 @@ def _dense_row(name: str, problem: DenseAttentionProblem, device: Device | None)
     launch, reasons = grid_dense(problem, choice.spec.block_m), choice.reasons
     items = programs = prod(launch)
     if choice.spec.grid == "persistent":
-        programs = num_persistent_programs(choice.spec, device)
-        reasons = (*reasons, resolve_persist_decode(problem, choice.spec, programs)[1])
+        order = select_work_order(problem, choice.spec, device)
+        programs, reasons = order.num_persistent, (*reasons, order.reason)
         launch = (programs, 1, 1)
     cells = (name, "dense", items, programs, launch, choice.spec.describe(), reasons)
     return dict(zip(COLUMNS, cells, strict=True))

@@ -18,7 +18,7 @@ from workbench.attention.checks import (
     operand_dtype,
 )
 from workbench.attention.gluon_limits import dense_obstacle
-from workbench.dispatch import num_persistent_programs, resolve_persist_decode, select_dense_spec
+from workbench.dispatch import select_dense_spec, select_work_order
 from workbench.errors import SpecError, TensorError, UnsupportedError
 from workbench.input_checks import check_dense_inputs
 from workbench.launch import MAX_GRID_YZ
@@ -108,8 +108,7 @@ def _run(
     backend = resolve_backend(backend, call.q, emulator)
     device = device or device_for(backend, call.q)
     spec, reasons = _choose(call, problem, spec, device)
-    num_persistent = num_persistent_programs(spec, device)
-    order, why = _work_order(call, problem, spec, num_persistent)
+    order, num_persistent, why = _work_order(call, problem, spec, device)
     launches = plan_dense(call, spec, num_persistent, order)
     emulation = execute(launches, backend, call.q, emulator) if num_work_items(call, spec.block_m) > 0 else ()
     return AttentionResult(call.out, "dense", spec, backend, (*reasons, *why), emulation)
@@ -146,17 +145,18 @@ def _choose(
 
 
 def _work_order(
-    call: DenseCall, problem: DenseAttentionProblem, spec: DenseGeometry, num_persistent: int
-) -> tuple[WorkOrder, tuple[str, ...]]:
+    call: DenseCall, problem: DenseAttentionProblem, spec: DenseGeometry, device: Device | None
+) -> tuple[WorkOrder, int, tuple[str, ...]]:
+    """The order, the programs of the persistent grid (0 for the default grid), and why."""
     if spec.grid == "persistent":
-        order, why = resolve_persist_decode(problem, spec, num_persistent)
-        return order, (why,)
+        chosen = select_work_order(problem, spec, device)
+        return chosen.order, chosen.num_persistent, (chosen.reason,)
     if max(call.num_query_heads, call.batch) > MAX_GRID_YZ:
         raise UnsupportedError(
             f"the default grid holds at most {MAX_GRID_YZ} query heads and batch members, "
             f"got {call.num_query_heads} and {call.batch}; use grid='persistent' or split the batch"
         )
-    return "grid", ()
+    return "grid", 0, ()
 
 
 def _problem(call: DenseCall, longest_kv: int) -> DenseAttentionProblem:

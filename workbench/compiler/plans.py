@@ -23,7 +23,7 @@ def plan_without_storage(
     problem: UnifiedAttentionProblem | DenseAttentionProblem, spec: KernelSpec, device: Device
 ) -> list[KernelLaunch]:
     """The launches that serve the problem under this spec on this device; SpecError if the two do not go together."""
-    from workbench.dispatch import num_persistent_programs, resolve_persist_decode
+    from workbench.dispatch import select_work_order
     from workbench.plan_dense import plan_dense
     from workbench.plan_unified import plan_2d, plan_3d
     from workbench.plan_unified_gfx950 import plan_2d_gfx950
@@ -41,9 +41,10 @@ def plan_without_storage(
         if isinstance(spec, Gfx950DenseSpec):
             spec.check_device(device)
             spec.check(problem)
-        programs = num_persistent_programs(spec, device)
-        order = "grid" if spec.grid == "default" else resolve_persist_decode(problem, spec, programs)[0]
-        return plan_dense(dense_call(problem), spec, programs, order)
+        if spec.grid == "default":
+            return plan_dense(dense_call(problem), spec, 0, "grid")
+        chosen = select_work_order(problem, spec, device)
+        return plan_dense(dense_call(problem), spec, chosen.num_persistent, chosen.order)
     raise SpecError(f"a {type(spec).__name__} does not serve a {type(problem).__name__}")
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from workbench import spec_gfx950
 from workbench.dispatch.geometry import Cohort, Geometry, fit_lds, rows_of_32
 from workbench.dispatch.grid import grid_dense
 from workbench.dispatch.tiles import FP32_ROWS, FP32_TILE
+from workbench.dispatch.work_order import INTERPRETER_PROGRAMS, select_work_order
 from workbench.errors import SpecError
 from workbench.spec import MIN_DOT_EXTENT, DenseGeometry, DenseSpec, ceil_power_of_two, head_pad
 from workbench.spec_gfx950 import Gfx950DenseSpec
@@ -18,12 +19,8 @@ if TYPE_CHECKING:
     from workbench.device import Device
     from workbench.problem import DenseAttentionProblem
 
-DecodeMode = Literal["qb_major", "hkv_major", "gqa_pair", "gqa_pair_2phase"]
-
 SHORTEST_FOR_GLUON = 65
 """Query rows under which the Gluon kernel's 128-row tile would be half empty."""
-INTERPRETER_PROGRAMS = 4
-"""Persistent programs without a device: enough to stride, few enough to interpret."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ def select_dense_spec(
         spec, cohort, reasons = _portable(problem, device)
     items = prod(grid_dense(problem, spec.block_m))
     if spec.grid == "persistent":
-        programs = num_persistent_programs(spec, device)
+        programs = select_work_order(problem, spec, device).num_persistent
         why = f"Persistent grid: {programs} programs share {items} work items and start up once each."
     else:
         why = f"Default grid: one program for each of {items} work items."
@@ -99,72 +96,6 @@ def _portable(problem: DenseAttentionProblem, device: Device | None) -> tuple[De
 def _has_room_for_a_branch(problem: DenseAttentionProblem, device: Device | None) -> bool:
     """Whether the lazy rescale spills nothing: over 64 channels, AMD's loop has no register left for its branch."""
     return device is None or device.vendor != "amd" or head_pad(problem.head_size) <= 64
-
-
-def num_persistent_programs(spec: DenseGeometry, device: Device | None) -> int:
-    """Programs of the persistent grid: the spec's number, else one per compute unit."""
-    if spec.num_persistent is not None:
-        return spec.num_persistent
-    return device.compute_units if device is not None else INTERPRETER_PROGRAMS
-
-
-def resolve_persist_decode(
-    problem: DenseAttentionProblem, spec: DenseGeometry, num_persistent: int
-) -> tuple[DecodeMode, str]:
-    """The order of the work items, and why.
-
-    hkv_major keeps one KV head's K and V in L2 and pairs low with high query blocks; that balances the causal triangle
-    only if the programs stride over both halves of a KV head: g * NQB * B >= 2 * NP. `auto` takes it where that holds
-    and heads share K and V (g > 1). The paired orders need one number of programs each. Raises SpecError where an
-    order is asked for whose condition does not hold.
-    """
-    blocks = grid_dense(problem, spec.block_m)[0]
-    if spec.persist_decode in ("gqa_pair", "gqa_pair_2phase"):
-        return _paired_order(problem, spec, blocks, num_persistent)
-    items = problem.group_size * blocks * problem.batch
-    balanced = items >= 2 * num_persistent
-    count = (
-        f"g {problem.group_size} x {blocks} query blocks x batch {problem.batch} = {items}, "
-        f"{'at least' if balanced else 'under'} 2 x {num_persistent} programs"
-    )
-    if spec.persist_decode == "qb_major":
-        return "qb_major", "qb_major: the spec says so."
-    if spec.persist_decode == "hkv_major":
-        if not balanced:
-            raise SpecError(
-                f"persist_decode='hkv_major' would leave the causal load unbalanced: {count}; "
-                "use 'auto' or 'qb_major', or fewer programs (num_persistent)"
-            )
-        return "hkv_major", f"hkv_major: the spec says so, and {count}."
-    if problem.group_size == 1:
-        return "qb_major", "qb_major: with a group of 1 no query heads share K and V."
-    if not balanced:
-        return "qb_major", f"qb_major: {count}, so hkv_major would not be balanced."
-    return "hkv_major", f"hkv_major: {count}, so a KV head stays in L2 with the load balanced."
-
-
-def _paired_order(
-    problem: DenseAttentionProblem, spec: DenseGeometry, blocks: int, num_persistent: int
-) -> tuple[DecodeMode, str]:
-    """gqa_pair and gqa_pair_2phase: neighbouring programs share a KV head and a pair of query blocks."""
-    order: DecodeMode = "gqa_pair" if spec.persist_decode == "gqa_pair" else "gqa_pair_2phase"
-    sharers = 2 if order == "gqa_pair" else problem.group_size
-    programs = blocks // 2 * sharers * problem.num_kv_heads * problem.batch
-    if not problem.causal or problem.sliding_window is not None:
-        raise SpecError(f"persist_decode={order!r} balances the causal triangle; this problem is not plainly causal")
-    if blocks % 2 or problem.group_size % sharers or problem.group_size < 2:
-        raise SpecError(
-            f"persist_decode={order!r} pairs query blocks and needs an even number of them and "
-            f"{'an even group' if order == 'gqa_pair' else 'a group of 2 or more'}, "
-            f"got {blocks} blocks and a group of {problem.group_size}"
-        )
-    if programs != num_persistent:
-        raise SpecError(
-            f"persist_decode={order!r} is for num_persistent={programs} here "
-            f"({blocks // 2} pairs x {sharers} x {problem.num_kv_heads} KV heads x batch {problem.batch}), "
-            f"got {num_persistent}"
-        )
-    return order, f"{order}: the spec says so, and {programs} programs cover every pair of query blocks."
 
 
 def _cohort(problem: DenseAttentionProblem, device: Device | None) -> Cohort:

@@ -33,6 +33,10 @@ class Requests:
     operands: Array
     """Index into OPERANDS."""
     lines: Array
+    span: float
+    """Steps until the last workgroup ends; a step is what a workgroup needs for one tile of keys."""
+    work: float
+    """Steps of all workgroups together."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,7 @@ def dense_requests(
 
     slots: workgroups that one XCD holds at a time.
     """
-    parts = _blocks(problem, spec, order, num_persistent, slots, geometry.xcds, assumed)
+    parts, span, work = _blocks(problem, spec, order, num_persistent, slots, geometry.xcds, assumed)
     row_bytes = problem.head_size * DTYPE_BYTES[problem.dtype]
     columns: list[tuple[Array, ...]] = []
     for operand, blocks in parts.items():
@@ -120,10 +124,10 @@ def dense_requests(
         by_block = (blocks.time, blocks.program, np.full(len(counts), _TURN[operand]), blocks.xcd)
         columns.append((*(np.repeat(column, counts) for column in by_block), _constant(operand, lines), lines))
     if not columns:
-        return Requests(*(np.zeros(0, np.int64) for _ in range(3)))
+        return Requests(*(np.zeros(0, np.int64) for _ in range(3)), span, work)
     time, program, turn, xcd, operand_index, lines = (np.concatenate(column) for column in zip(*columns, strict=True))
     arrival = np.lexsort((turn, program, time))
-    return Requests(xcd[arrival], operand_index[arrival], lines[arrival])
+    return Requests(xcd[arrival], operand_index[arrival], lines[arrival], span, work)
 
 
 def _constant(operand: str, like: Array) -> Array:
@@ -138,8 +142,8 @@ def _blocks(
     slots: int,
     xcds: int,
     assumed: L2Assumptions,
-) -> dict[str, _Blocks]:
-    """What each operand is asked for, in rows."""
+) -> tuple[dict[str, _Blocks], float, float]:
+    """What each operand is asked for, in rows; then the launch's span and work."""
     low, high = key_ranges(problem, spec.block_m)
     items = decode_items(order, len(low), problem.num_query_heads, problem.batch, problem.group_size)
     low, high = low[items.qblock], high[items.qblock]
@@ -168,4 +172,5 @@ def _blocks(
         np.maximum(key, low[item][of]),
         np.minimum(key + spec.block_n, high[item][of]),
     )
-    return blocks | {"k": keys, "v": keys}
+    steps = tiles * plan.pace
+    return blocks | {"k": keys, "v": keys}, float((plan.start + steps).max(initial=0.0)), float(steps.sum())

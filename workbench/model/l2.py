@@ -38,6 +38,8 @@ class L2Result:
     misses: Array
     hit_rate_error: float
     """Standard error of `hit_rate` that comes from simulating a sample of the sets; 0 if all were."""
+    longest_over_mean: float
+    """Time until the last workgroup ends over that of a perfectly shared load, both counted in tiles; 1 at best."""
 
     @property
     def hit_rate(self) -> float:
@@ -91,12 +93,12 @@ def model_l2(
     slots = max(1, device.compute_units // geometry.xcds) * assumptions.workgroups_per_cu
     chosen = sample_sets(geometry, assumptions.sampled_sets, assumptions.seed)
     requests = dense_requests(problem, spec, order, programs, slots, geometry, assumptions)
-    return _counted(order, programs, geometry, assumptions, requests, chosen)
+    return _counted(order, programs, geometry, assumptions, requests, chosen, slots * geometry.xcds)
 
 
 def default_programs(problem: DenseAttentionProblem, spec: DenseGeometry, device: Device, order: str) -> int:
     """Programs of the persistent grid: those that a paired order is for, else the spec's, else one per compute unit."""
-    from workbench.dispatch.dense import num_persistent_programs
+    from workbench.dispatch import num_persistent_programs
 
     if order in PAIRED:
         blocks = -(-problem.seqlen_q // spec.block_m)
@@ -105,7 +107,13 @@ def default_programs(problem: DenseAttentionProblem, spec: DenseGeometry, device
 
 
 def _counted(
-    order: str, programs: int, geometry: CacheGeometry, assumed: L2Assumptions, requests: Requests, chosen: Array
+    order: str,
+    programs: int,
+    geometry: CacheGeometry,
+    assumed: L2Assumptions,
+    requests: Requests,
+    chosen: Array,
+    slots: int,
 ) -> L2Result:
     if len(requests.lines) == 0:
         raise ModelError("nothing is asked of the L2: no row sees a key, and Q and O are left out")
@@ -132,6 +140,7 @@ def _counted(
         requests=firsts * weights[:, None] * scale,
         misses=misses * scale,
         hit_rate_error=error,
+        longest_over_mean=requests.span * slots / requests.work if requests.work else 1.0,
     )
 
 

@@ -14,7 +14,6 @@ from workbench.device import Device
 from workbench.errors import ModelError, OrderError, ParameterError, SpecError
 from workbench.model import CacheGeometry, L2Assumptions, L2Result, l2_geometry, model_l2
 from workbench.model.dense_order import PAIRED
-from workbench.model.l2 import default_programs
 from workbench.problem import DenseAttentionProblem
 from workbench.published import load_published
 from workbench.scenarios import Scenario, find
@@ -55,6 +54,8 @@ class Case:
     results: Mapping[str, L2Result]
     refused: Mapping[str, str]
     """Orders that the dispatcher would not run here, and why; modelled all the same, where they meet every item."""
+    auto: str
+    """The order that `auto` takes here."""
 
     def ratio(self, first: str, second: str) -> float | None:
         """Misses of one order over those of another; None if either was not modelled."""
@@ -194,6 +195,8 @@ def _case(
     geometry: CacheGeometry,
     assumptions: L2Assumptions,
 ) -> Case:
+    from workbench.dispatch import select_work_order
+
     results, refused = {}, {}
     for order in orders:
         try:
@@ -203,7 +206,8 @@ def _case(
         else:
             why = _refusal(problem, spec, device, order)
             refused |= {order: why} if why else {}
-    return Case(label, problem, results, refused)
+    auto = select_work_order(problem, spec.with_changes(persist_decode="auto"), device).order
+    return Case(label, problem, results, refused, auto)
 
 
 @functools.lru_cache(maxsize=256)
@@ -220,13 +224,12 @@ def _modelled(
 
 
 def _refusal(problem: DenseAttentionProblem, spec: DenseGeometry, device: Device, order: str) -> str:
-    from workbench.dispatch.dense import resolve_persist_decode
+    from workbench.dispatch import select_work_order
 
     if order == "grid":
         return ""
-    programs = default_programs(problem, spec, device, order)
     try:
-        resolve_persist_decode(problem, spec.with_changes(persist_decode=order), programs)
+        select_work_order(problem, spec.with_changes(persist_decode=order), device)
     except SpecError as error:
         return str(error).split(";")[0]
     return ""

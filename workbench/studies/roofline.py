@@ -117,8 +117,7 @@ def modelled_points(
     on_done: Callable[[int, int, str], None] | None = None,
 ) -> list[Placed]:
     """Each dense scenario at its minimal bytes and at those that the L2 model lets past the L2; no time is known."""
-    from workbench.dispatch import select_dense_spec
-    from workbench.dispatch.dense import num_persistent_programs, resolve_persist_decode
+    from workbench.dispatch import select_dense_spec, select_work_order
 
     placed = []
     for done, scenario in enumerate(scenarios):
@@ -127,8 +126,10 @@ def modelled_points(
             raise ParameterError(f"{scenario.name} is paged; the L2 model is of the dense kernel")
         minimal = point_from_problem(scenario.name, device.title, problem)
         spec = select_dense_spec(problem, device).spec
-        order, _ = resolve_persist_decode(problem, spec, num_persistent_programs(spec, device))
-        result = model_l2(problem, spec, device, order, assumptions=assumptions)
+        chosen = select_work_order(problem, spec, device)
+        result = model_l2(
+            problem, spec, device, chosen.order, num_persistent=chosen.num_persistent, assumptions=assumptions
+        )
         beyond = Point(scenario.name, device.title, minimal.flops, result.bytes_beyond_l2, "modelled")
         placed += [Placed(minimal, "minimal bytes"), Placed(beyond, "bytes beyond the L2")]
         if on_done:
