@@ -73,6 +73,10 @@ class ProfileError(WorkbenchError, ValueError):
     """A profiler's file is of no known kind, truncated or empty, or a figure of it cannot be derived as asked."""
 
 
+class TuneError(WorkbenchError, ValueError):
+    """A tuning space or a table of tuned specs is unknown, malformed, or would be overwritten."""
+
+
 class ProfilerUnavailable(WorkbenchError, RuntimeError):
     """The profiler that was asked for is not installed, or it ended without a result."""
 

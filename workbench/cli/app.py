@@ -11,7 +11,20 @@ import typer
 from rich.console import Console
 
 from workbench import __version__
-from workbench.cli import bench, compare, doctor, emulate, golden, inspect, levers, profile, report, route, scenarios
+from workbench.cli import (
+    bench,
+    compare,
+    doctor,
+    emulate,
+    golden,
+    inspect,
+    levers,
+    profile,
+    report,
+    route,
+    scenarios,
+    tune,
+)
 from workbench.errors import WorkbenchError
 
 EXIT_USER_ERROR = 2
@@ -29,6 +42,7 @@ app.command("route")(route.route)
 app.command("report")(report.report)
 app.command("bench")(bench.bench)
 app.command("compare")(compare.compare)
+app.command("tune")(tune.tune)
 app.command("inspect")(inspect.inspect)
 app.command("emulate")(emulate.emulate)
 app.add_typer(golden.golden, name="golden")

@@ -13,6 +13,7 @@ from workbench.dispatch.grid import (
     num_query_blocks,
     smallest_block_m,
 )
+from workbench.dispatch.tuned import Tuned, find_entry
 
 if TYPE_CHECKING:
     from workbench.device import Device
@@ -43,11 +44,15 @@ def admitted_lanes(problem: UnifiedAttentionProblem) -> tuple[Lane, ...]:
 
 
 @lru_cache(maxsize=1024)
-def select_path(problem: UnifiedAttentionProblem, device: Device | None = None) -> PathChoice:
+def select_path(
+    problem: UnifiedAttentionProblem, device: Device | None = None, *, tuned: Tuned = True
+) -> PathChoice:
     """2D under a window, for a short context, or where its grid exceeds four workgroups per compute unit; else 3D.
 
-    Without a device the default one is assumed (workbench.device.DEFAULT_DEVICE).
+    A tuned lane goes before (workbench.dispatch.tuned); tuned=False leaves it out. Without a device the default one is
+    assumed (workbench.device.DEFAULT_DEVICE).
     """
+    entry = find_entry(problem, device, tuned)
     device, assumed = device_or_default(device)
     blocks = num_query_blocks(problem, smallest_block_m(problem))
     grid = blocks * problem.num_kv_heads
@@ -55,6 +60,8 @@ def select_path(problem: UnifiedAttentionProblem, device: Device | None = None) 
     count = f"{blocks} query blocks x {problem.num_kv_heads} KV heads = {grid} workgroups"
     goal = f"the target of {target} ({WORKGROUPS_PER_CU} x {device.compute_units} compute units)"
 
+    if entry is not None and entry.lane in LANES:
+        return PathChoice(entry.lane, (f"{entry.lane.upper()}: {entry.why}",), grid, target)
     why_2d = []
     if problem.sliding_window is not None:
         why_2d.append(f"2D: a window of {problem.sliding_window} keys leaves little to split.")

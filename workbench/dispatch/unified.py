@@ -10,6 +10,7 @@ from workbench.dispatch import amd, gfx950, interpreter, nvidia, tiles
 from workbench.dispatch.geometry import Cohort, fit_lds
 from workbench.dispatch.grid import LARGEST_BLOCK_M, smallest_block_m
 from workbench.dispatch.path import LANES, admitted_lanes
+from workbench.dispatch.tuned import Tuned, tuned_spec
 from workbench.errors import SpecError, UnsupportedError
 from workbench.spec import Unified2DSpec, Unified3DSpec, head_pad
 
@@ -32,11 +33,17 @@ class SpecChoice:
 
 @lru_cache(maxsize=1024)
 def select_spec(
-    problem: UnifiedAttentionProblem, device: Device | None, lane: str, *, portable: bool = False
+    problem: UnifiedAttentionProblem,
+    device: Device | None,
+    lane: str,
+    *,
+    portable: bool = False,
+    tuned: Tuned = True,
 ) -> SpecChoice:
     """Kernel, geometry and levers for `lane`, '2d' or '3d'. Without a device: a geometry that is cheap to interpret.
 
-    On gfx950 the 2D cohorts of §6 get the Gluon kernel, unless `portable` asks for plain Triton.
+    A tuned spec goes before (workbench.dispatch.tuned); tuned=False leaves it out. On gfx950 the 2D cohorts of §6 get
+    the Gluon kernel, unless `portable` asks for plain Triton.
     Raises SpecError for another lane and UnsupportedError for a GQA group that no tile holds.
     """
     if lane not in LANES:
@@ -46,6 +53,14 @@ def select_spec(
             f"a GQA group of {problem.group_size} query heads exceeds the largest query tile, {LARGEST_BLOCK_M} rows; "
             "split the query heads over several calls"
         )
+    chosen, why_not = tuned_spec(problem, device, lane, tuned, portable=portable)
+    if chosen is not None:
+        return SpecChoice(chosen, "tuned", why_not)  # type: ignore[arg-type]
+    choice = _by_rule(problem, device, lane, portable=portable)
+    return replace(choice, reasons=(*choice.reasons, *why_not)) if why_not else choice
+
+
+def _by_rule(problem: UnifiedAttentionProblem, device: Device | None, lane: str, *, portable: bool) -> SpecChoice:
     spec: Unified2DSpec | Unified3DSpec | Gfx950Unified2DSpec
     cohort = _cohort(problem, device, lane)
     gluon = None if device is None or portable or lane != "2d" else gfx950.select_gluon(problem, device, cohort)

@@ -70,8 +70,9 @@ def guarded(call: Callable[[], Any]) -> Any | Failure:
     except UnsupportedError as error:
         return Failure("unsupported", str(error))
     except Exception as error:  # noqa: BLE001 - whatever a kernel raises is its result; the others still have theirs to give
-        return Failure("compile_error" if _in_compiler(error) else "runtime_error", f"{type(error).__name__}: {error}")
+        return Failure("compile_error" if in_compiler(error) else "runtime_error", f"{type(error).__name__}: {error}")
 
 
-def _in_compiler(error: BaseException) -> bool:
+def in_compiler(error: BaseException) -> bool:
+    """Whether Triton's compiler refused, as opposed to what runs its result."""
     return isinstance(error, CompileError) or type(error).__module__.startswith("triton.compiler")
