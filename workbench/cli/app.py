@@ -21,6 +21,7 @@ from workbench.cli import (
     levers,
     profile,
     report,
+    report_group,
     route,
     scenarios,
     tune,
@@ -39,7 +40,6 @@ app = typer.Typer(
 app.command("doctor")(doctor.doctor)
 app.command("scenarios")(scenarios.scenarios)
 app.command("route")(route.route)
-app.command("report")(report.report)
 app.command("bench")(bench.bench)
 app.command("compare")(compare.compare)
 app.command("tune")(tune.tune)
@@ -48,6 +48,7 @@ app.command("emulate")(emulate.emulate)
 app.add_typer(golden.golden, name="golden")
 app.add_typer(levers.levers, name="levers")
 app.add_typer(profile.profile, name="profile")
+app.add_typer(report_group.group, name="report")
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""`workbench report`."""
+"""`workbench report NAME`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from rich.console import Console
 from workbench.errors import ParameterError
 
 _PARAMETER_FLAGS = ("-p", "--parameter")
+ParametersOption = Annotated[
+    list[str] | None,
+    typer.Option(*_PARAMETER_FLAGS, metavar="NAME VALUE", help="Any parameter of the notebook; repeatable."),
+]
 
 
 class Backend(StrEnum):
@@ -40,12 +44,7 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder in which the report's own folder is made; default: reports.")
     ] = None,
-    parameters: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-p", "--parameter", metavar="NAME VALUE", help="Any other parameter of the notebook; repeatable."
-        ),
-    ] = None,
+    parameters: ParametersOption = None,
     timeout: Annotated[
         float | None, typer.Option("--timeout", min=1, metavar="SECONDS", help="Stop the whole run after so long.")
     ] = None,

@@ -7,12 +7,15 @@ from workbench.report.find import find_notebook, known_notebooks
 from workbench.report.headlines import Headline, headline, read_headlines
 from workbench.report.parameters import Parameter, bind_parameters, notebook_parameters
 from workbench.report.progress import notebook_progress
-from workbench.report.run import ReportResult, run_report
+from workbench.report.run import run_report
+from workbench.report.study import ReportResult
+from workbench.report.suite import SuiteResult, run_all
 
 __all__ = [
     "Headline",
     "Parameter",
     "ReportResult",
+    "SuiteResult",
     "bind_parameters",
     "find_notebook",
     "headline",
@@ -20,5 +23,6 @@ __all__ = [
     "notebook_parameters",
     "notebook_progress",
     "read_headlines",
+    "run_all",
     "run_report",
 ]

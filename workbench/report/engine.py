@@ -17,6 +17,7 @@ from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import Engine, papermill_engines
 from traitlets.config import Config
 
+from workbench.report.execute import kill_group
 from workbench.report.progress import PROGRESS_MIME, ProgressView
 
 ENGINE = "workbench"
@@ -41,11 +42,17 @@ class ReportClient(PapermillNotebookClient):
 
     def execute(self, **kwargs: Any) -> Any:
         self.reset_execution_trackers()
-        with self.setup_kernel(**kwargs):
-            self.started = True
-            # A KernelStopped has left its trace in the cell, and papermill reports it from there.
-            with contextlib.suppress(KernelStopped):
-                self.papermill_execute_cells()
+        group = None
+        try:
+            with self.setup_kernel(**kwargs):
+                self.started = True
+                group = getattr(self.km.provisioner, "pgid", None)
+                self.view.kernel(group)
+                # A KernelStopped has left its trace in the cell, and papermill reports it from there.
+                with contextlib.suppress(KernelStopped):
+                    self.papermill_execute_cells()
+        finally:
+            kill_group(group)
         return self.nb
 
     def execute_cell(self, cell: Any, cell_index: int, *args: Any, **kwargs: Any) -> Any:
@@ -86,7 +93,7 @@ class ReportEngine(Engine):
                     nb_man,
                     kernel_name=kernel_name,
                     config=config,
-                    startup_timeout=START_TIMEOUT_S,
+                    startup_timeout=_start_timeout(options["deadline"]),
                     deadline=options["deadline"],
                     view=options["view"],
                 )
@@ -96,6 +103,11 @@ class ReportEngine(Engine):
                     if client.started or attempt == START_ATTEMPTS:
                         raise
         return None
+
+
+def _start_timeout(deadline: float | None) -> int:
+    """Seconds to wait for a kernel, within the run's own limit."""
+    return START_TIMEOUT_S if deadline is None else min(START_TIMEOUT_S, max(1, round(deadline - time.monotonic())))
 
 
 @contextlib.contextmanager

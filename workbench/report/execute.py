@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
+import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -60,6 +63,13 @@ def execute_notebook(
             nbformat.write(notebook, str(output))
         return f"the notebook's kernel did not start: {_first_line(str(error))}"
     return None
+
+
+def kill_group(group: int | None) -> None:
+    """Kill what is left of a kernel's process group: a kernel that died leaves the processes that it started behind."""
+    if group is not None:
+        with contextlib.suppress(OSError):
+            os.killpg(group, signal.SIGKILL)
 
 
 def _with_own_event_loop(run: Callable[[], object]) -> None:

@@ -1,31 +1,82 @@
-"""Where a notebook is: by name in the checkout or the installed package, or by path."""
+"""Where a notebook is, by name or by path, and what it says of itself before it runs."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
 from workbench.errors import ReportError
 from workbench.resources import notebooks_path
 
+RESERVED = ("all", "compare", "list", "open")
+"""Words of `workbench report`, which no notebook may have for its name."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a notebook says of itself."""
+
+    title: str
+    """The heading of its first Markdown cell, else the file's name."""
+    question: str
+    """The first paragraph below that heading; empty if there is none."""
+    measures: bool = True
+    """Whether it times or otherwise occupies a GPU where there is one: `"workbench": {"measures": false}` in the
+    notebook's metadata says that it does not."""
+
 
 def known_notebooks() -> tuple[str, ...]:
-    """Names of the notebooks that come with the workbench."""
-    return tuple(sorted(path.stem for path in notebooks_path().glob("*.ipynb")))
+    """Names of the notebooks that come with the workbench. ReportError if one has a reserved name."""
+    names = tuple(sorted(path.stem for path in notebooks_path().glob("*.ipynb")))
+    for name in names:
+        _refuse_reserved(name)
+    return names
 
 
 def find_notebook(name: str | Path) -> Path:
     """Path of a notebook given by name (`parity`) or by path (`mine.ipynb`). ReportError if there is none."""
     given = Path(name)
     if given.suffix == ".ipynb":
+        _refuse_reserved(given.stem)
         if given.is_file():
             return given.resolve()
         raise ReportError(f"no notebook at {given}; give an existing .ipynb file or one of: {_listed()}")
+    _refuse_reserved(str(name))
     if str(name) in known_notebooks():
         return notebooks_path(f"{name}.ipynb")
     close = get_close_matches(str(name), known_notebooks(), n=1)
     hint = f"; did you mean {close[0]!r}?" if close else "."
     raise ReportError(f"no notebook is named {str(name)!r}{hint} Known notebooks: {_listed()}")
+
+
+def describe_notebook(path: Path) -> Description:
+    """Title, question and needs of a notebook. A file that cannot be read is described by its name alone."""
+    try:
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "markdown"]
+        text = "".join(cells[0]["source"]) if cells else ""
+        measures = bool(notebook.get("metadata", {}).get("workbench", {}).get("measures", True))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Description(path.stem, "")
+    heading, _, rest = text.strip().partition("\n")
+    if not heading.startswith("#"):
+        return Description(path.stem, _paragraph(text), measures)
+    return Description(heading.lstrip("# ").strip() or path.stem, _paragraph(rest), measures)
+
+
+def _paragraph(text: str) -> str:
+    """The first paragraph on one line."""
+    return " ".join(text.strip().partition("\n\n")[0].split())
+
+
+def _refuse_reserved(name: str) -> None:
+    if name in RESERVED:
+        raise ReportError(
+            f"`workbench report {name}` is a command of its own, so no notebook can have that name: rename "
+            f"{name}.ipynb; `workbench report {name} --help` tells what the command does"
+        )
 
 
 def _listed() -> str:

@@ -31,6 +31,10 @@ class ReportHeader:
     device: str
     failed: Sequence[str]
     facts: Sequence[tuple[str, str]]
+    partial: bool = False
+    """Whether the notebook stopped before its end."""
+    index: str = ""
+    """Link to the index that the page belongs to."""
 
 
 def write_html(notebook: Path, output: Path, header: ReportHeader) -> None:

@@ -37,6 +37,9 @@ def notebook_progress(noun: str) -> Callable[[int, int, str], None]:
 class ProgressView(Protocol):
     """What the executor of a notebook reports to."""
 
+    def kernel(self, group: int | None) -> None:
+        """The kernel runs, in this process group where the system has such."""
+
     def cell(self, done: int, total: int) -> None:
         """So many of the notebook's cells are done."""
 
@@ -46,6 +49,9 @@ class ProgressView(Protocol):
 
 class NoProgress:
     """Shows nothing."""
+
+    def kernel(self, group: int | None) -> None:
+        pass
 
     def cell(self, done: int, total: int) -> None:
         pass
