@@ -179,7 +179,7 @@ def test_the_notebook_in_small_form(tmp_path):
         "xcds": "8",
         "block_m": "128",
         "sampled_sets": "4",
-        "overview_sets": "2",
+        "orders": "qb_major,hkv_major",
     }
     result = run_report("l2_locality", given, tmp_path, progress=False)
     assert result.failed == ()

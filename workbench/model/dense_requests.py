@@ -124,7 +124,8 @@ def dense_requests(
         by_block = (blocks.time, blocks.program, np.full(len(counts), _TURN[operand]), blocks.xcd)
         columns.append((*(np.repeat(column, counts) for column in by_block), _constant(operand, lines), lines))
     if not columns:
-        return Requests(*(np.zeros(0, np.int64) for _ in range(3)), span, work)
+        nothing = np.zeros(0, np.int64)
+        return Requests(nothing, nothing, nothing, span, work)
     time, program, turn, xcd, operand_index, lines = (np.concatenate(column) for column in zip(*columns, strict=True))
     arrival = np.lexsort((turn, program, time))
     return Requests(xcd[arrival], operand_index[arrival], lines[arrival], span, work)

@@ -143,7 +143,7 @@ def overview_plot(cases: Sequence[Case], device: Device) -> Picture:
         axes.tick_params(axis="y", length=0)
     orders = list(dict.fromkeys(order for case in cases for order in case.results))
     handles = [Line2D([], [], color=COLOURS[o], marker=MARKERS[o], linestyle="none", label=o) for o in orders]
-    plain = {"color": "black", "linestyle": "none", "markerfacecolor": "none"}
+    plain: dict[str, Any] = {"color": "black", "linestyle": "none", "markerfacecolor": "none"}
     handles += [Line2D([], [], marker="o", markersize=10, label="taken by auto", **plain)]
     handles += [Line2D([], [], marker="s", label="refused by dispatch", **plain)]
     figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), frameon=False, fontsize=8)
