@@ -40,10 +40,3 @@ def fake_measure(job):
         job.scenario, contestants, device="cpu", seed=job.seed, plan=job.plan, timer=FakeTimer(times)
     )
     return [record.with_changes(reasons=(*record.reasons, f"worker {os.getpid()}")) for record in records]
-
-
-def deadly_measure(job):
-    """A kernel with a tile of 64 keys takes its worker down."""
-    if any(entry.spec.tile_size == 64 and entry.name != "workbench" for entry in job.entries):
-        os._exit(70)
-    return fake_measure(job)
