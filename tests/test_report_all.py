@@ -2,24 +2,30 @@
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from notebook_files import write_notebook
+from rich.console import Console
 
 import workbench.report
 from workbench.cli import main
+from workbench.cli.report_tables import print_comparison
 from workbench.environment import environment_facts
 from workbench.errors import ParameterError, ReportError
+from workbench.records import Metric, read_records, write_records
 from workbench.report import find_notebook, known_notebooks, run_all, suite
 from workbench.report.compare import compare_runs
 from workbench.report.find import describe_notebook
 from workbench.report.html import external_references
 from workbench.report.index import command_line
-from workbench.report.runs import find_run, find_runs
+from workbench.report.outcome import Outcome
+from workbench.report.runs import Run, find_run, find_runs
 from workbench.report.study import ReportResult
 from workbench.report.suite_plan import choose_notebooks, plan_studies
 from workbench.report.words import format_duration, format_figure
+from workbench.resources import data_path
 
 GOOD = """
 from workbench.report import headline
@@ -126,6 +132,26 @@ def test_two_runs_side_by_side(ran):
         ("untagged", True, False),
     ]
     assert [(pair.study, pair.ratio, pair.note) for pair in comparison.headlines] == [("good", 1.0, "")]
+
+
+def test_records_of_two_runs_by_problem(tmp_path):
+    found = read_records(data_path("measured", "h200", "dense.parquet"))
+    changed = [
+        replace(each, metrics=each.metrics | {"max_abs_error": Metric(1.0, "1", "measured")}) for each in found[:1]
+    ]
+    runs = []
+    for name, records in (("a", found[:4]), ("b", [*changed, *found[1:3]])):
+        (tmp_path / name).mkdir()
+        write_records(records, tmp_path / name / "records.parquet")
+        outcome = Outcome("parity", "Parity", "", "ok", records="records.parquet")
+        runs.append(Run(tmp_path / name, "parity", "ok", "", 1.0, None, (outcome,)))
+    (pair,) = compare_runs(*runs).records
+    assert (pair.common, len(pair.changes), pair.note) == (3, 1, "")
+    assert pair.changes[0].b == "ok, max error 1"
+    assert len(pair.timed.deltas) == sum(bool(each.samples) for each in found[:3])
+    console = Console(record=True, width=200)
+    print_comparison(compare_runs(*runs), console)
+    assert "Records of parity: 2 of 3 have the same status and error in both." in console.export_text()
 
 
 def test_list_open_and_compare_as_commands(ran, monkeypatch, capsys):

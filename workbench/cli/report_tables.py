@@ -80,16 +80,16 @@ def _figure(said: Headline | None) -> str:
 
 
 def _print_records(pair: RecordPair, console: Console) -> None:
-    if pair.note:
-        console.print(f"Records of {pair.study}: {pair.note}", markup=False)
-        return
     if pair.changes:
         table = _table(f"Records of {pair.study} that differ", "scenario", "candidate", "lane", "A", "B")
         for change in pair.changes:
             table.add_row(*map(Text, (change.scenario, change.candidate, change.lane, change.a, change.b)))
         console.print(table)
     same = pair.common - len(pair.changes)
-    console.print(f"Records of {pair.study}: {same} of {pair.common} have the same status and error in both.")
+    if pair.common or not pair.note:
+        console.print(f"Records of {pair.study}: {same} of {pair.common} have the same status and error in both.")
+    if pair.note:
+        console.print(f"Records of {pair.study}: {pair.note}", markup=False)
     if pair.timed is not None:
         from workbench.bench.table import compare_table
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -51,13 +51,13 @@ class RecordPair:
 
     study: str
     common: int
-    """Problems, candidates and lanes that both hold."""
+    """Scenarios, candidates and lanes that both hold."""
     changes: tuple[RecordChange, ...]
     """Those whose status or largest error differs."""
     timed: Comparison | None
     """Times side by side, where both have any."""
     note: str = ""
-    """Why they could not be compared."""
+    """Why they, or their times, could not be compared."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _no_ratio(a: Headline | None, b: Headline | None) -> str:
 
 def _compare_records(run_a: Run, run_b: Run, a: Outcome, b: Outcome) -> RecordPair | None:
     """The records of one study; None if neither run has any."""
-    from workbench.bench import compare_sets, load_record_set
+    from workbench.bench import load_record_set
 
     if not a.records and not b.records:
         return None
@@ -142,7 +142,6 @@ def _compare_records(run_a: Run, run_b: Run, a: Outcome, b: Outcome) -> RecordPa
         return RecordPair(a.name, 0, (), None, f"only {'A' if a.records else 'B'} has records")
     try:
         left, right = load_record_set(run_a.path / a.records), load_record_set(run_b.path / b.records)
-        comparison = compare_sets(left, right, f"{a.name}: A {run_a.label}, B {run_b.label}")
     except (RecordError, OSError) as error:
         return RecordPair(a.name, 0, (), None, str(error))
     known = {_key(record): record for record in right}
@@ -152,11 +151,26 @@ def _compare_records(run_a: Run, run_b: Run, a: Outcome, b: Outcome) -> RecordPa
         for first, second in pairs
         if _result(first) != _result(second)
     ]
-    return RecordPair(a.name, len(pairs), tuple(changes), comparison if comparison.deltas else None)
+    timed, note = _times(left, right, f"{a.name}: A {run_a.label}, B {run_b.label}")
+    return RecordPair(a.name, len(pairs), tuple(changes), timed, note)
 
 
-def _key(record: Record) -> tuple[object, str, str]:
-    return record.problem, record.candidate, record.lane
+def _times(a: Sequence[Record], b: Sequence[Record], title: str) -> tuple[Comparison | None, str]:
+    """The times of both, or why there is no comparison."""
+    from workbench.bench import compare_sets
+
+    timed = [[record for record in side if record.samples] for side in (a, b)]
+    if not all(timed):
+        return None, ""
+    try:
+        return compare_sets(*timed, title), ""
+    except RecordError as error:
+        return None, str(error)
+
+
+def _key(record: Record) -> tuple[object, ...]:
+    """Small sizes can make one problem of two scenarios."""
+    return record.scenario, record.problem, record.candidate, record.lane
 
 
 def _result(record: Record) -> str:
