@@ -66,8 +66,14 @@ def unified_attention_2d(
     NATIVE_FP8: tl.constexpr,
     COMPUTE: tl.constexpr,
     ALL_DECODE: tl.constexpr,
+    EARLY_LAUNCH: tl.constexpr = False,
 ):
-    """Grid (KV heads, query blocks). Tensors as in workbench.attention.unified_attention."""
+    """Grid (KV heads, query blocks). Tensors as in workbench.attention.unified_attention.
+
+    EARLY_LAUNCH: started beside the kernel before, whose writes are there once it has ended.
+    """
+    if EARLY_LAUNCH:
+        tl.extra.cuda.gdc_wait()
     t = Tensors(
         p_q, p_k, p_v, p_block_table, p_kv_lens, p_cu_seqlens_q, p_alibi_slopes, p_qq_bias, p_q_scale, p_k_scale,
         stride_q_token, stride_q_head, stride_k_block, stride_k_token, stride_k_head,

@@ -66,6 +66,7 @@ def unified_attention_3d(
     REDUCE_ROWS: tl.constexpr = 0,
     REDUCE_STEP: tl.constexpr = 0,
     WAIT_FOR_STORES: tl.constexpr = False,
+    EARLY_LAUNCH: tl.constexpr = False,
 ):
     """Grid (query blocks, KV heads, segments). Workspaces, float32 and contiguous:
 
@@ -74,7 +75,11 @@ def unified_attention_3d(
 
     p_arrivals [query blocks, KV heads], int32 zeros, fuses the reduction: the last segment of a block to finish writes
     the output, and segments without keys write nothing at all. Without it everything from p_out on is None.
+    EARLY_LAUNCH: started beside the kernel before, and lets the reduction start likewise.
     """
+    if EARLY_LAUNCH:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
     t = Tensors(
         p_q, p_k, p_v, p_block_table, p_kv_lens, p_cu_seqlens_q, p_alibi_slopes, p_qq_bias, p_q_scale, p_k_scale,
         stride_q_token, stride_q_head, stride_k_block, stride_k_token, stride_k_head,
@@ -140,12 +145,16 @@ def reduce_segments(
     HEAD_SIZE: tl.constexpr,
     HEAD_PAD: tl.constexpr,
     NUM_SEGMENTS: tl.constexpr,
+    EARLY_LAUNCH: tl.constexpr = False,
 ):
     """Grid (tokens, query heads): re-base every segment to the common maximum, add, normalise, cast."""
     i_token = tl.program_id(0).to(tl.int64)
     i_head = tl.program_id(1)
     if i_token >= tl.load(p_cu_seqlens_q + num_seqs):
         return
+    if EARLY_LAUNCH:
+        # What the segments write is there once they all have ended.
+        tl.extra.cuda.gdc_wait()
     o_s = tl.arange(0, NUM_SEGMENTS)
     o_d = tl.arange(0, HEAD_PAD)
     p_stat = (i_token * num_query_heads + i_head) * NUM_SEGMENTS + o_s

@@ -46,6 +46,8 @@ class KernelLaunch:
     """Compile-time constants: numbers, booleans and strings."""
     vendor_constexprs: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Further ones on the GPUs of a vendor; the interpreter gets the kernel's defaults."""
+    vendor_options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Compiler options beyond the spec's on the GPUs of a vendor, by Triton's names."""
     spec: KernelSpec = field(default_factory=TritonSpec)
     num_warps: int | None = None
     """Overrides the spec's, for the reduction."""
@@ -58,7 +60,7 @@ def constants(launch: KernelLaunch, vendor: str) -> dict[str, Any]:
 
 def options(launch: KernelLaunch, vendor: str) -> dict[str, Any]:
     """Compiler options for `vendor` ('amd' or 'nvidia')."""
-    chosen = launch.spec.compiler_options(vendor) | {"enable_fp_fusion": True}
+    chosen = launch.spec.compiler_options(vendor) | {"enable_fp_fusion": True} | launch.vendor_options.get(vendor, {})
     return chosen | ({"num_warps": launch.num_warps} if launch.num_warps else {})
 
 

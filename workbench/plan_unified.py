@@ -127,6 +127,16 @@ def _constants(call: UnifiedCall, spec: UnifiedSpec, i64: bool) -> dict[str, Any
     }
 
 
+def _early_constants(spec: UnifiedSpec) -> dict[str, dict[str, Any]]:
+    """Constants of a kernel that waits on the device for the one before it."""
+    return {"nvidia": {"EARLY_LAUNCH": True}} if spec.early_launch else {}
+
+
+def _early_options(spec: UnifiedSpec) -> dict[str, dict[str, Any]]:
+    """Triton's option that lets such a kernel start while the one before it ends."""
+    return {"nvidia": {"launch_pdl": True}} if spec.early_launch else {}
+
+
 def check_grid(blocks: int) -> None:
     """UnsupportedError past the extent of the 2D grid's second axis."""
     if blocks > MAX_GRID_YZ:
@@ -158,6 +168,8 @@ def plan_2d(call: UnifiedCall, spec: Unified2DSpec, *, i64: bool) -> list[Kernel
             args=launch_args(call),
             constexprs=_constants(call, spec, i64),
             spec=spec,
+            vendor_constexprs=_early_constants(spec),
+            vendor_options=_early_options(spec),
         )
     ]
 
@@ -180,11 +192,11 @@ def plan_3d(call: UnifiedCall, spec: Unified3DSpec, *, i64: bool) -> list[Kernel
     args |= {"softmax_scale": call.softmax_scale, "softcap": call.softcap, "num_seqs": call.num_seqs}
     args |= {"num_query_heads": heads, **_stride_args(call)}
     constexprs = _constants(call, spec, i64) | {"NUM_SEGMENTS": spec.num_segments}
-    by_vendor: dict[str, dict[str, Any]] = {}
+    by_vendor = _early_constants(spec)
     if spec.fused_reduce:
         args |= {"p_arrivals": arrival_counters(call.q, blocks * call.num_kv_heads), **output}
         constexprs |= _reduce_constants(call, spec)
-        by_vendor = {"amd": {"WAIT_FOR_STORES": True}}
+        by_vendor = by_vendor | {"amd": {"WAIT_FOR_STORES": True}}
     else:
         args |= {"p_arrivals": None, **dict.fromkeys(output)}
     segments = KernelLaunch(
@@ -193,8 +205,9 @@ def plan_3d(call: UnifiedCall, spec: Unified3DSpec, *, i64: bool) -> list[Kernel
         grid=(blocks, call.num_kv_heads, spec.num_segments),
         args=args,
         constexprs=constexprs,
-        vendor_constexprs=by_vendor,
         spec=spec,
+        vendor_constexprs=by_vendor,
+        vendor_options=_early_options(spec),
     )
     if spec.fused_reduce:
         return [segments]
@@ -208,6 +221,8 @@ def plan_3d(call: UnifiedCall, spec: Unified3DSpec, *, i64: bool) -> list[Kernel
         constexprs={"HEAD_SIZE": call.head_size, "HEAD_PAD": pad, "NUM_SEGMENTS": spec.num_segments},
         spec=spec,
         num_warps=spec.reduce_num_warps,
+        vendor_constexprs=_early_constants(spec),
+        vendor_options=_early_options(spec),
     )
     return [segments, reduction]
 

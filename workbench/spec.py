@@ -155,6 +155,9 @@ class UnifiedSpec(TritonSpec):
     """Re-anchor the running maximum only when a tile exceeds it by more than 8 (log2)."""
     fp8_native_qk: bool = False
     """fp8 Q and fp8 K multiply without conversion; needs both in fp8."""
+    early_launch: bool = False
+    """NVIDIA: kernels are launched while the one before them ends, and wait for it on the device before they read
+    (programmatic dependent launch). Without effect on AMD and in the interpreter."""
     i64_addressing: bool | None = None
     """64-bit cache offsets; None follows the cache's size (specification §7.2)."""
 

@@ -17,7 +17,7 @@ from workbench.attention.checks import (
     check_unit_stride,
     operand_dtype,
 )
-from workbench.attention.gluon_limits import dense_obstacle
+from workbench.attention.gluon_limits import dense_obstacle, tensor_map_obstacle
 from workbench.dispatch import select_dense_spec, select_work_order
 from workbench.errors import SpecError, TensorError, UnsupportedError
 from workbench.input_checks import check_dense_inputs
@@ -26,6 +26,7 @@ from workbench.plan_dense import DenseCall, WorkOrder, num_work_items, plan_dens
 from workbench.problem import DenseAttentionProblem
 from workbench.spec import DenseGeometry
 from workbench.spec_gfx950 import Gfx950DenseSpec
+from workbench.spec_sm90 import Sm90DenseSpec
 
 if TYPE_CHECKING:
     from workbench.device import Device
@@ -119,7 +120,7 @@ def _choose(
 ) -> tuple[DenseGeometry, tuple[str, ...]]:
     if spec is None:
         choice = select_dense_spec(problem, device, portable=call.packed)
-        if isinstance(choice.spec, Gfx950DenseSpec) and (obstacle := dense_obstacle(call, choice.spec)):
+        if obstacle := _obstacle(call, choice.spec):
             choice = select_dense_spec(problem, device, portable=True)
             return choice.spec, (*choice.reasons, f"Not the Gluon kernel: {obstacle}.")
         if not call.packed or choice.spec.grid == "default":
@@ -129,19 +130,26 @@ def _choose(
             "Default grid: the members of a packed batch differ in length.",
         )
     if not isinstance(spec, DenseGeometry):
-        raise SpecError(f"spec must be a DenseSpec or a Gfx950DenseSpec, got {type(spec).__name__}")
-    if isinstance(spec, Gfx950DenseSpec):
+        raise SpecError(f"spec must be a DenseSpec, a Gfx950DenseSpec or an Sm90DenseSpec, got {type(spec).__name__}")
+    if isinstance(spec, Gfx950DenseSpec | Sm90DenseSpec):
         spec.check_device(device)
         spec.check(problem)
         if call.packed:
-            raise UnsupportedError("the gfx950 dense kernel serves rectangular batches only; for packed use DenseSpec")
-        if obstacle := dense_obstacle(call, spec):
+            raise UnsupportedError("the Gluon dense kernels serve rectangular batches only; for packed use DenseSpec")
+        if obstacle := _obstacle(call, spec):
             raise UnsupportedError(f"{obstacle}; use DenseSpec")
     if call.packed and spec.grid == "persistent":
         raise UnsupportedError(
             "the persistent grid serves rectangular batches only; for packed sequences use grid='default'"
         )
     return spec, ("The spec was given.",)
+
+
+def _obstacle(call: DenseCall, spec: DenseGeometry) -> str | None:
+    """Why the spec's kernel cannot take these tensors; None if it can."""
+    if isinstance(spec, Gfx950DenseSpec):
+        return dense_obstacle(call, spec)
+    return tensor_map_obstacle(call) if isinstance(spec, Sm90DenseSpec) else None
 
 
 def _work_order(

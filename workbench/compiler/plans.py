@@ -9,6 +9,7 @@ from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
 from workbench.spec import DenseGeometry, KernelSpec, Unified2DSpec, Unified3DSpec
 from workbench.spec_gfx950 import Gfx950DenseSpec
 from workbench.spec_gfx950_unified import Gfx950Unified2DSpec
+from workbench.spec_sm90 import Sm90DenseSpec
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +39,7 @@ def plan_without_storage(
             return plan_2d_gfx950(call, spec, i64=i64)
         return plan_2d(call, spec, i64=i64) if isinstance(spec, Unified2DSpec) else plan_3d(call, spec, i64=i64)
     if isinstance(problem, DenseAttentionProblem) and isinstance(spec, DenseGeometry):
-        if isinstance(spec, Gfx950DenseSpec):
+        if isinstance(spec, Gfx950DenseSpec | Sm90DenseSpec):
             spec.check_device(device)
             spec.check(problem)
         if spec.grid == "default":

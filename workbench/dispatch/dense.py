@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from workbench import spec_gfx950
+from workbench import spec_gfx950, spec_sm90
 from workbench.dispatch.geometry import Cohort, Geometry, fit_lds, rows_of_32
 from workbench.dispatch.grid import grid_dense
 from workbench.dispatch.tiles import FP32_ROWS, FP32_TILE
+from workbench.dispatch.tuned import Tuned, tuned_spec
 from workbench.dispatch.work_order import INTERPRETER_PROGRAMS, select_work_order
 from workbench.errors import SpecError
 from workbench.spec import MIN_DOT_EXTENT, DenseGeometry, DenseSpec, ceil_power_of_two, head_pad
 from workbench.spec_gfx950 import Gfx950DenseSpec
+from workbench.spec_sm90 import ROWS_PER_WARPGROUP, Sm90DenseSpec
 
 if TYPE_CHECKING:
     from workbench.device import Device
@@ -33,17 +35,22 @@ class DenseChoice:
 
 
 def select_dense_spec(
-    problem: DenseAttentionProblem, device: Device | None = None, *, portable: bool = False
+    problem: DenseAttentionProblem, device: Device | None = None, *, portable: bool = False, tuned: Tuned = True
 ) -> DenseChoice:
     """Kernel, geometry, grid and levers. Without a device: a geometry that is cheap to interpret.
 
-    gfx950 gets the Gluon kernel where that serves the problem, unless `portable` asks for plain Triton. AMD gets the
-    persistent grid, one program per compute unit; NVIDIA the default grid.
+    A tuned spec goes before (workbench.dispatch.tuned); tuned=False leaves it out.
+    gfx950 and sm_90 get their Gluon kernels where those serve the problem, unless `portable` asks for plain Triton.
+    AMD gets the persistent grid, one program per compute unit; NVIDIA the default grid for plain Triton.
     """
-    if device is not None and not portable and _has_gluon_kernel(problem, device):
-        spec, cohort, reasons = _gluon(problem)
+    chosen: Any
+    chosen, why_tuned = tuned_spec(problem, device, "dense", tuned, portable=portable)
+    if chosen is not None:
+        spec, cohort, reasons = chosen, "tuned", why_tuned
     else:
-        spec, cohort, reasons = _portable(problem, device)
+        gluon = None if device is None or portable else _gluon(problem, device)
+        spec, cohort, reasons = gluon or _portable(problem, device)
+        reasons = (*reasons, *why_tuned)
     items = prod(grid_dense(problem, spec.block_m))
     if spec.grid == "persistent":
         programs = select_work_order(problem, spec, device).num_persistent
@@ -53,17 +60,39 @@ def select_dense_spec(
     return DenseChoice(spec, cohort, (f"Cohort {cohort}.", *reasons, why))
 
 
-def _has_gluon_kernel(problem: DenseAttentionProblem, device: Device) -> bool:
-    if device.arch != spec_gfx950.ARCH or problem.seqlen_q < SHORTEST_FOR_GLUON:
-        return False
+def _gluon(problem: DenseAttentionProblem, device: Device) -> tuple[DenseGeometry, str, tuple[str, ...]] | None:
+    """The architecture's own kernel with its cohort and reason; None where it has none for the problem."""
+    if problem.seqlen_q < SHORTEST_FOR_GLUON:
+        return None
+    if device.arch == spec_gfx950.ARCH and _serves(Gfx950DenseSpec(), problem):
+        return _gfx950_gluon(problem)
+    if device.arch == spec_sm90.ARCH and problem.head_size == 128 and _serves(Sm90DenseSpec(), problem):
+        return _sm90_gluon(problem)
+    return None
+
+
+def _serves(spec: Gfx950DenseSpec | Sm90DenseSpec, problem: DenseAttentionProblem) -> bool:
     try:
-        Gfx950DenseSpec().check(problem)
+        spec.check(problem)
     except SpecError:
         return False
     return True
 
 
-def _gluon(problem: DenseAttentionProblem) -> tuple[DenseGeometry, str, tuple[str, ...]]:
+def _sm90_gluon(problem: DenseAttentionProblem) -> tuple[DenseGeometry, str, tuple[str, ...]]:
+    """Geometry and grid as an H200 likes them: data/measured/h200/dense.parquet."""
+    if problem.causal and problem.group_size == 1:
+        spec = Sm90DenseSpec(grid="default")
+    else:
+        spec = Sm90DenseSpec(persist_decode="qb_major" if problem.group_size > 1 else "hkv_major")
+    reason = (
+        f"Gluon kernel: two warpgroups of {ROWS_PER_WARPGROUP} query rows and a copying warp, "
+        f"{spec.num_buffers} K and V tiles of {spec.block_n} keys; each softmax runs beside two products."
+    )
+    return spec, "dense-sm90-gluon", (reason,)
+
+
+def _gfx950_gluon(problem: DenseAttentionProblem) -> tuple[DenseGeometry, str, tuple[str, ...]]:
     rows = 256 if problem.seqlen_q > 128 else 128
     wide = problem.head_size == 128
     spec = Gfx950DenseSpec(block_m=rows, wide_lds_dma=wide)

@@ -27,6 +27,7 @@ class Geometry:
     waves_per_eu: int = 0
     matrix_instr_nonkdim: int = 0
     mask_split: bool = True
+    early_launch: bool = False
 
 
 @dataclass(frozen=True)

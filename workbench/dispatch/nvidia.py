@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from workbench.dispatch.geometry import Cohort, Geometry
@@ -17,9 +18,13 @@ LONG_CONTEXT = 2048
 """Keys from which a d64 prefill gains from tiles of 128."""
 
 
-def select_cohort(problem: UnifiedAttentionProblem, device: Device) -> Cohort:
-    """`decode` where each sequence fits one query tile, else `prefill`."""
-    return _decode(problem, device) if is_decode(problem) else _prefill(problem, device)
+def select_cohort(problem: UnifiedAttentionProblem, device: Device, lane: str) -> Cohort:
+    """`decode` where each sequence fits one query tile, else `prefill`, or `split-prefill` in the 3D lane."""
+    if is_decode(problem):
+        cohort = _decode(problem, device)
+    else:
+        cohort = _split_prefill(problem) if lane == "3d" else _prefill(problem, device)
+    return replace(cohort, geometry=replace(cohort.geometry, early_launch=True))
 
 
 def _decode(problem: UnifiedAttentionProblem, device: Device) -> Cohort:
@@ -32,7 +37,17 @@ def _decode(problem: UnifiedAttentionProblem, device: Device) -> Cohort:
         f"{base} sequences x KV heads {'nearly fill' if many else 'do not fill'} "
         f"{device.compute_units} compute units, so num_warps {num_warps}."
     )
-    return Cohort("decode", Geometry(rows, tile, num_warps, num_stages=3), (reason,))
+    if many:
+        return Cohort("decode", Geometry(rows, tile, num_warps, num_stages=3), (reason,))
+    # A program has a tile or two: a second loop for whole tiles would cost more code to fetch than masks to apply.
+    return Cohort("decode", Geometry(rows, tile, num_warps, num_stages=2, mask_split=False), (reason,))
+
+
+def _split_prefill(problem: UnifiedAttentionProblem) -> Cohort:
+    rows = max(32, smallest_block_m(problem))
+    wide = head_pad(problem.head_size) > 128
+    geometry = Geometry(rows, page_tile(problem, 32 if wide else 64), 4 if wide else 2, num_stages=2, mask_split=False)
+    return Cohort("split-prefill", geometry, (f"{rows} query rows: few blocks, whose keys are split instead.",))
 
 
 def _prefill(problem: UnifiedAttentionProblem, device: Device) -> Cohort:

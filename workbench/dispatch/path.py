@@ -44,9 +44,7 @@ def admitted_lanes(problem: UnifiedAttentionProblem) -> tuple[Lane, ...]:
 
 
 @lru_cache(maxsize=1024)
-def select_path(
-    problem: UnifiedAttentionProblem, device: Device | None = None, *, tuned: Tuned = True
-) -> PathChoice:
+def select_path(problem: UnifiedAttentionProblem, device: Device | None = None, *, tuned: Tuned = True) -> PathChoice:
     """2D under a window, for a short context, or where its grid exceeds four workgroups per compute unit; else 3D.
 
     A tuned lane goes before (workbench.dispatch.tuned); tuned=False leaves it out. Without a device the default one is

@@ -22,6 +22,7 @@ WORKGROUPS_FOR_ROWS = ((128, 6), (64, 2), (32, 1))
 """(query rows, workgroups per compute unit that must remain for a tile of so many rows)."""
 MAX_SEGMENTS = 128
 MIN_TILES_PER_SEGMENT = 2
+SEGMENTS_AT_ONCE = 32
 FP32_ROWS = 32
 FP32_TILE = 32
 
@@ -50,13 +51,16 @@ def widest_block_m(problem: UnifiedAttentionProblem, device: Device) -> tuple[in
 def num_segments(problem: UnifiedAttentionProblem, geometry: Geometry, device: Device) -> tuple[int, str]:
     """Segments of the 3D kernel, a power of two, and why.
 
-    As many as make 16 waves per compute unit, as long as each keeps about two tiles of the keys a query block sees.
+    As many as make 16 waves per compute unit, as long as each keeps about two tiles of the keys a query block sees; on
+    NVIDIA up to 32 even of one tile, since a warp of the reduction reads so many at once.
     """
     base = num_query_blocks(problem, geometry.rows) * problem.num_kv_heads
     target = device.compute_units * WAVES_PER_CU // geometry.num_warps
     to_fill = ceil_power_of_two(max(1, -(-target // base)))
     tiles = -(-visible_keys(problem, geometry.rows) // geometry.tile)
     most = floor_power_of_two(max(1, tiles // MIN_TILES_PER_SEGMENT))
+    if device.vendor == "nvidia":
+        most = max(most, min(SEGMENTS_AT_ONCE, floor_power_of_two(max(1, tiles))))
     segments = min(to_fill, most, MAX_SEGMENTS)
     reason = (
         f"{segments} segments: {to_fill} would fill {target} workgroups from {base}, "

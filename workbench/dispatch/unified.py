@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from workbench.problem import UnifiedAttentionProblem
     from workbench.spec_gfx950_unified import Gfx950Unified2DSpec
 
-REDUCE_VALUES_PER_LANE = 32
+REDUCE_VALUES_PER_LANE = {"amd": 32, "nvidia": 128}
+"""Partial outputs that a lane of the reduction sums: on an H200 one warp that has them all under way beats several."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,9 @@ def _by_rule(problem: UnifiedAttentionProblem, device: Device | None, lane: str,
             if device is None
             else tiles.num_segments(problem, cohort.geometry, device)
         )
-        values_per_wave = REDUCE_VALUES_PER_LANE * (device.wave_size if device else 64)
+        values_per_wave = REDUCE_VALUES_PER_LANE[device.vendor if device else "amd"] * (
+            device.wave_size if device else 64
+        )
         reduce_num_warps = min(8, max(1, segments * head_pad(problem.head_size) // values_per_wave))
         spec = Unified3DSpec(**fields, num_segments=segments, reduce_num_warps=reduce_num_warps)
         reasons = (*reasons, words)
@@ -91,7 +94,7 @@ def _cohort(problem: UnifiedAttentionProblem, device: Device | None, lane: str) 
     if device.vendor == "amd":
         cohort = amd.select_cohort(problem, device, lane)
     else:
-        cohort = nvidia.select_cohort(problem, device)
+        cohort = nvidia.select_cohort(problem, device, lane)
     smallest = smallest_block_m(problem)
     if problem.dtype == "fp32":
         geometry = replace(
@@ -115,6 +118,7 @@ def _fields(problem: UnifiedAttentionProblem, cohort: Cohort) -> dict[str, Any]:
         "waves_per_eu": geometry.waves_per_eu,
         "matrix_instr_nonkdim": geometry.matrix_instr_nonkdim,
         "mask_split": geometry.mask_split,
+        "early_launch": geometry.early_launch,
         "mask_once": full_attention,
         "mask_limit": full_attention,
         "fast_paged_kv": geometry.tile % problem.block_size == 0,
