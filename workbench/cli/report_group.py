@@ -28,7 +28,9 @@ class _ByName(TyperCommand):
         return [self.options_metavar or ""]
 
 
-group = typer.Typer(cls=_ReportGroup, no_args_is_help=True, help="Run notebooks into reports, and look at reports.")
+group: typer.Typer = typer.Typer(
+    cls=_ReportGroup, no_args_is_help=True, help="Run notebooks into reports, and look at reports."
+)
 group.command(_BY_NAME, cls=_ByName)(report.report)
 group.command("all")(report_all.report_all)
 group.command("list")(report_runs.list_reports)

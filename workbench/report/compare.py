@@ -159,11 +159,11 @@ def _times(a: Sequence[Record], b: Sequence[Record], title: str) -> tuple[Compar
     """The times of both, or why there is no comparison."""
     from workbench.bench import compare_sets
 
-    timed = [[record for record in side if record.samples] for side in (a, b)]
-    if not all(timed):
+    timed_a, timed_b = ([record for record in side if record.samples] for side in (a, b))
+    if not timed_a or not timed_b:
         return None, ""
     try:
-        return compare_sets(*timed, title), ""
+        return compare_sets(timed_a, timed_b, title), ""
     except RecordError as error:
         return None, str(error)
 
