@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from workbench.parity.recording import AGAIN
+from workbench.parity.rotation import Rotation
 from workbench.parity.timing import TimedCall, Timer
 
 
@@ -19,8 +20,11 @@ class FakeTimer(Timer):
     def check(self, device):
         pass
 
-    def capture(self, call, plan):
-        return TimedCall(call, 1, call(), captured=False)
+    def rotation(self, touched, held):
+        return Rotation(2, covers=True)
+
+    def capture(self, calls, plan, *, flush=False):
+        return TimedCall(lambda: [call() for call in calls], len(calls), None, captured=False, flush=flush)
 
     def interleave(self, calls, plan):
         self.timed += list(calls)

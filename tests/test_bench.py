@@ -55,6 +55,26 @@ def test_what_is_wrong_is_not_timed(monkeypatch):
     assert verdicts(records)[1].word.startswith("wrong: ")
 
 
+def test_cold_inputs_rotate_and_every_copy_is_checked(monkeypatch):
+    from workbench.parity.baselines import BASELINES
+
+    class ForgetsCopies(type(BASELINES["sdpa"])):
+        prepared = 0
+
+        def prepare(self, problem, inputs, lane):
+            self.prepared += 1
+            wrong = {"softmax_scale": 1.0} if self.prepared > 2 else {}  # one for each seed is right
+            return super().prepare(problem.with_changes(**wrong), inputs, lane)
+
+    monkeypatch.setitem(BASELINES, "sdpa", ForgetsCopies("sdpa", None))
+    plan = TimingPlan(rounds=3, cache="cold")
+    records = bench_scenarios([PAGED], ("2d",), baselines=["sdpa"], plan=plan, device="cpu", timer=FakeTimer())
+    assert [record.status for record in records] == ["ok", "wrong"]
+    assert records[0].reasons[-1] == "Cold caches: 2 copies of the inputs in turn."
+    assert records[0].environment["cache"] == "cold"
+    assert "does not give the output again" in records[1].message
+
+
 def test_a_change_that_does_not_fit_one_scenario_is_a_row_and_one_that_fits_none_an_error():
     windowed = Scenario("windowed", "tests", PAGED.problem.with_changes(sliding_window=8))
     records = bench_scenarios(

@@ -88,7 +88,7 @@ def measure_ceilings(
     plan = plan or TimingPlan()
     # A graph does not own what it reads: the calls hold their tensors until the last replay.
     calls = {"copy": _copy(copy_bytes), "product": _product(extent)}
-    graphs = {name: capture(call, plan) for name, call in calls.items()}
+    graphs = {name: capture([call], plan) for name, call in calls.items()}
     medians = {name: statistics.median(samples) * 1e-6 for name, samples in interleave(graphs, plan).items()}
     name = torch.cuda.get_device_name()
     described = device_named(name)

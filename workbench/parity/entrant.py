@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,7 +22,7 @@ Verdict = Comparison | Failure
 
 
 class Entrant(ABC):
-    """Checked once per seed; if every check passes, `call` is captured and timed."""
+    """Checked once per seed; if every check passes, its calls are captured and timed."""
 
     def __init__(self, name: str, lane: str) -> None:
         self.name = name
@@ -62,16 +64,20 @@ class Entrant(ABC):
         """The output on the current inputs, in the problem's layout."""
 
     @abstractmethod
-    def call(self) -> Any:
-        """The timed part."""
+    def rotate(self, copies: Sequence[Any]) -> None:
+        """Get ready to be called on copies of the inputs too, in turn with the inputs that were checked."""
 
     @abstractmethod
-    def poison(self, result: Any) -> None:
-        """NaN into what a captured call writes."""
+    def calls(self) -> list[Callable[[], Any]]:
+        """The timed part: a call for each set of inputs."""
 
     @abstractmethod
-    def read(self, result: Any) -> torch.Tensor:
-        """The output that a captured call wrote, in the problem's layout."""
+    def poison(self, results: Sequence[Any]) -> None:
+        """NaN into what the captured calls write; `results` is what they returned."""
+
+    @abstractmethod
+    def read(self, results: Sequence[Any]) -> list[torch.Tensor]:
+        """The outputs that the captured calls wrote, in the problem's layout."""
 
 
 class KernelEntrant(Entrant):
@@ -92,12 +98,13 @@ class KernelEntrant(Entrant):
         self._problem: UnifiedAttentionProblem | DenseAttentionProblem = trials.problem
         self._inputs = trials.inputs
         self._output: GuardedOutput = trials.output
+        self._copies: list[tuple[Any, torch.Tensor]] = []
         self._asked_spec = spec
         self._backend = backend
 
     def _run(self, trials: Trials) -> torch.Tensor:
         self._output.poison()
-        result = self.call()
+        result = self._attend(self._inputs, self._output.tensor)
         # Read in the current stream's order, before anything waits for other streams.
         actual = self._output.tensor.clone()
         self.path, self.backend, self.spec = result.lane, result.backend, result.spec
@@ -109,21 +116,25 @@ class KernelEntrant(Entrant):
             return Failure("wrong", "it wrote beyond the ends of its output")
         return super()._judge(trials, expected, actual)
 
-    def call(self) -> Any:
+    def _attend(self, inputs: Any, out: torch.Tensor) -> Any:
         return self._candidate(
-            self._problem,
-            self._inputs,
-            lane=self.lane,
-            spec=self._asked_spec,
-            backend=self._backend,
-            out=self._output.tensor,
+            self._problem, inputs, lane=self.lane, spec=self._asked_spec, backend=self._backend, out=out
         )
 
-    def poison(self, result: Any) -> None:
+    def rotate(self, copies: Sequence[Any]) -> None:
+        self._copies = [(inputs, torch.empty_like(self._output.tensor)) for inputs in copies]
+
+    def calls(self) -> list[Callable[[], Any]]:
+        turns = [(self._inputs, self._output.tensor), *self._copies]
+        return [partial(self._attend, inputs, out) for inputs, out in turns]
+
+    def poison(self, results: Sequence[Any]) -> None:
+        for _, out in self._copies:
+            fill_nan(out)
         self._output.poison()
 
-    def read(self, result: Any) -> torch.Tensor:
-        return self._output.tensor.clone()
+    def read(self, results: Sequence[Any]) -> list[torch.Tensor]:
+        return [self._output.tensor.clone(), *(out for _, out in self._copies)]
 
 
 class BaselineEntrant(Entrant):
@@ -133,23 +144,24 @@ class BaselineEntrant(Entrant):
         super().__init__(baseline.name, lane)
         self._baseline = baseline
         self._problem = problem
-        self._prepared: Prepared | None = None
+        self._prepared: list[Prepared] = []
         self.reasons = (baseline.note,)
 
     def _run(self, trials: Trials) -> torch.Tensor:
-        self._prepared = self._baseline.prepare(self._problem, trials.inputs, self.lane)
-        return self._prepared.gather(self._prepared.call())
+        self._prepared = [self._baseline.prepare(self._problem, trials.inputs, self.lane)]
+        return self._prepared[0].gather(self._prepared[0].call())
 
-    def call(self) -> Any:
-        if self._prepared is None:
-            raise RuntimeError(f"{self.name} is timed before it was checked")
-        return self._prepared.call()
+    def rotate(self, copies: Sequence[Any]) -> None:
+        further = [self._baseline.prepare(self._problem, inputs, self.lane) for inputs in copies]
+        self._prepared = [*self._prepared[:1], *further]
 
-    def poison(self, result: Any) -> None:
-        for tensor in result if isinstance(result, list | tuple) else [result]:
-            fill_nan(tensor)
+    def calls(self) -> list[Callable[[], Any]]:
+        return [prepared.call for prepared in self._prepared]
 
-    def read(self, result: Any) -> torch.Tensor:
-        if self._prepared is None:
-            raise RuntimeError(f"{self.name} is read before it was checked")
-        return self._prepared.gather(result).clone()
+    def poison(self, results: Sequence[Any]) -> None:
+        for result in results:
+            for tensor in result if isinstance(result, list | tuple) else [result]:
+                fill_nan(tensor)
+
+    def read(self, results: Sequence[Any]) -> list[torch.Tensor]:
+        return [prepared.gather(result).clone() for prepared, result in zip(self._prepared, results, strict=True)]

@@ -11,6 +11,7 @@ import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,7 +20,9 @@ from workbench.errors import BackendUnavailable, ParameterError
 from workbench.parity.baselines import Baseline
 from workbench.parity.candidate import Candidate, Failure, guarded, workbench_kernels
 from workbench.parity.entrant import BaselineEntrant, Entrant, KernelEntrant
+from workbench.parity.flops import work_of
 from workbench.parity.recording import AGAIN, Session, entrant_record, lost_record, refused_record, skipped_record
+from workbench.parity.rotation import Rotation
 from workbench.parity.timing import TimedCall, Timer, TimingPlan
 from workbench.parity.trial import Expected, Trials
 from workbench.problem import DenseAttentionProblem
@@ -180,9 +183,17 @@ def _time(
 ) -> tuple[dict[str, tuple[float, ...]], dict[str, str]]:
     """Samples and notes by key of the entrant; an entrant whose capture fails its check gets a failure instead."""
     calls: dict[str, TimedCall] = {}
+    rotation = _rotation(entrants, trials, timer) if plan.cache == "cold" else None
+    copies = trials.copies(rotation.copies - 1) if rotation is not None else []
+    flush = rotation is not None and not rotation.covers
+
+    def ready(entrant: Entrant) -> TimedCall | Failure:
+        entrant.rotate(copies)
+        return _captured(entrant, trials, expected, timer.capture(entrant.calls(), plan, flush=flush))
+
     for entrant in entrants:
         if entrant.passed:
-            timed = guarded(lambda entrant=entrant: _captured(entrant, trials, expected, plan, timer))  # type: ignore[misc]
+            timed = guarded(partial(ready, entrant))
             if isinstance(timed, Failure):
                 entrant.verdicts.append(timed)
             else:
@@ -191,17 +202,22 @@ def _time(
         return {}, {}
     first = next(iter(calls))
     samples = timer.interleave({**calls, AGAIN: calls[first]}, plan)
-    notes = {key: timed.note for key, timed in calls.items() if timed.note}
-    return samples, notes
+    cold = "" if rotation is None else rotation.describe()
+    return samples, {key: " ".join(filter(None, (timed.note, cold))) for key, timed in calls.items()}
 
 
-def _captured(
-    entrant: Entrant, trials: Trials, expected: Expected, plan: TimingPlan, timer: Timer
-) -> TimedCall | Failure:
-    timed = timer.capture(entrant.call, plan)
-    entrant.poison(timed.result)
+def _rotation(entrants: Sequence[Entrant], trials: Trials, timer: Timer) -> Rotation:
+    """Baselines may hold a copy of their own of every set of inputs."""
+    sets = 1 + sum(isinstance(entrant, BaselineEntrant) for entrant in entrants)
+    return timer.rotation(work_of(trials.problem).bytes, sets * trials.held_bytes)
+
+
+def _captured(entrant: Entrant, trials: Trials, expected: Expected, timed: TimedCall) -> TimedCall | Failure:
+    """The captured calls, once each of them has given its output again."""
+    entrant.poison(timed.result or ())
     replayed = timed.replay()
-    comparison = trials.compare(entrant.read(timed.result if timed.captured else replayed), expected)
-    if not comparison.ok:
-        return Failure("wrong", f"the captured call does not give the output again: {comparison.describe()}")
+    for output in entrant.read(timed.result if timed.captured else replayed):
+        comparison = trials.compare(output, expected)
+        if not comparison.ok:
+            return Failure("wrong", f"the captured call does not give the output again: {comparison.describe()}")
     return timed

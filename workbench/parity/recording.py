@@ -84,7 +84,7 @@ def entrant_record(
     metrics["bytes"] = Metric(float(work.bytes), "byte", "static")
     if own:
         metrics |= _speed_metrics(session, key, samples)
-    how = (notes[key],) if key in notes else ()
+    how = (notes[key],) if notes.get(key) else ()
     return _record(
         session,
         entrant.name,

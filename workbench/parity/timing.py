@@ -7,24 +7,25 @@ always follows the same one, as it would in a rotation. A call that cannot be ca
 between two waits for the whole device: its samples hold the launches, and work on any stream.
 
 Cache state: `warm` repeats the call within the graph and replays it once untimed, so that inputs smaller than the
-caches are in them; `cold` overwrites a buffer larger than any last-level cache before each replay of a single call,
-and its samples hold the start of the graph, a few microseconds.
+caches are in them; `cold` calls it once on each of several copies of the inputs (workbench.parity.rotation), and where
+these do not fill the caches, reads a buffer larger than any of them first. Where one copy is all, a cold sample holds
+the start of the graph, a few microseconds.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 
 from workbench.errors import BackendUnavailable
+from workbench.parity.rotation import LARGEST_CACHE_BYTES, MARGIN, Rotation, rotation_here
 
-# Larger than L2 plus the 256 MB last-level cache of gfx950.
-FLUSH_BYTES = 512 * 2**20
+FLUSH_BYTES = MARGIN * LARGEST_CACHE_BYTES
 _WARM_UP_CALLS = 3
 
 
@@ -47,13 +48,16 @@ class TimedCall:
     calls: int
     """Calls per replay."""
     result: Any
-    """What the captured call returned: a replay writes it again. Of no use where nothing was captured."""
+    """What the captured calls returned, a list with one item for each copy of the inputs: a replay writes it again.
+    None where nothing was captured."""
     captured: bool
     note: str = ""
+    flush: bool = False
+    """Cold: another buffer is read before each replay."""
 
 
 class Timer:
-    """What times calls: graphs and events of a GPU. A stand-in with another clock overrides all three methods."""
+    """What times calls: graphs and events of a GPU. A stand-in with another clock overrides every method."""
 
     def check(self, device: torch.device) -> None:
         """Raise BackendUnavailable where calls on this device cannot be timed."""
@@ -63,47 +67,58 @@ class Timer:
                 "parity` checks results and `workbench inspect` and `workbench emulate` explain the machine code"
             )
 
-    def capture(self, call: Callable[[], Any], plan: TimingPlan) -> TimedCall:
+    def rotation(self, touched: int, held: int) -> Rotation:
+        """How cold caches are had: see workbench.parity.rotation."""
+        return rotation_here(touched, held)
+
+    def capture(self, calls: Sequence[Callable[[], Any]], plan: TimingPlan, *, flush: bool = False) -> TimedCall:
         """See `capture`."""
-        return capture(call, plan)
+        return capture(calls, plan, flush=flush)
 
     def interleave(self, calls: Mapping[str, TimedCall], plan: TimingPlan) -> dict[str, tuple[float, ...]]:
         """See `interleave`."""
         return interleave(calls, plan)
 
 
-def capture(call: Callable[[], Any], plan: TimingPlan) -> TimedCall:
-    """Capture the call in a graph; if it cannot be captured, `note` says so."""
+def capture(calls: Sequence[Callable[[], Any]], plan: TimingPlan, *, flush: bool = False) -> TimedCall:
+    """Capture the calls in a graph, one after the other; if they cannot be captured, `note` says so.
+
+    With warm caches they are repeated until a sample is as long as planned. `flush`: a buffer is read before each
+    replay.
+    """
+    once = _in_turn(calls)
     for _ in range(_WARM_UP_CALLS):
-        call()
+        once()
     torch.cuda.synchronize()
-    calls = 1 if plan.cache == "cold" else _calls_per_sample(call, plan)
+    times = 1 if plan.cache == "cold" else _times_per_sample(once, len(calls), plan)
     graph = torch.cuda.CUDAGraph()
     try:
         with torch.cuda.graph(graph):
-            result = _repeated(call, calls)()
+            result = _repeated(once, times)()
     except RuntimeError as error:
         torch.cuda.synchronize()
         note = f"Not captured in a graph ({str(error).splitlines()[0]}); its times hold the host's launches."
-        return TimedCall(_repeated(call, calls), calls, None, captured=False, note=note)
-    return TimedCall(graph.replay, calls, result, captured=True)
+        return TimedCall(_repeated(once, times), times * len(calls), None, captured=False, note=note, flush=flush)
+    return TimedCall(graph.replay, times * len(calls), result, captured=True, flush=flush)
 
 
 def interleave(calls: Mapping[str, TimedCall], plan: TimingPlan) -> dict[str, tuple[float, ...]]:
     """Microseconds per call, one sample per round and name."""
     order = list(calls)
     shuffle = random.Random(plan.rounds).shuffle  # noqa: S311 - an order of measurements, not a secret
-    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda") if plan.cache == "cold" else None
+    flushing = any(timed.flush for timed in calls.values())
+    other = torch.empty(FLUSH_BYTES // 4, dtype=torch.float32, device="cuda") if flushing else None
     samples: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(plan.rounds):
         shuffle(order)
         elapsed_us = {}
         for name in order:
             timed = calls[name]
-            if flush is None:
+            if plan.cache == "warm":
                 timed.replay()
-            else:
-                flush.zero_()
+            elif timed.flush and other is not None:
+                # Read, not written: lines to write back would be dealt with while the call is timed.
+                other.sum()
             elapsed_us[name] = _between_events(timed.replay) if timed.captured else _between_waits(timed.replay)
         torch.cuda.synchronize()
         for name, elapsed in elapsed_us.items():
@@ -130,11 +145,15 @@ def _between_waits(replay: Callable[[], Any]) -> Callable[[], float]:
     return lambda: elapsed
 
 
-def _calls_per_sample(call: Callable[[], Any], plan: TimingPlan) -> int:
-    elapsed = _between_events(_repeated(call, _WARM_UP_CALLS))
+def _times_per_sample(once: Callable[[], Any], calls: int, plan: TimingPlan) -> int:
+    elapsed = _between_events(_repeated(once, _WARM_UP_CALLS))
     torch.cuda.synchronize()
     once_us = max(elapsed() / _WARM_UP_CALLS, 1.0)
-    return max(1, min(plan.max_calls, round(plan.sample_us / once_us)))
+    return max(1, min(plan.max_calls // calls, round(plan.sample_us / once_us)))
+
+
+def _in_turn(calls: Sequence[Callable[[], Any]]) -> Callable[[], list[Any]]:
+    return lambda: [call() for call in calls]
 
 
 def _repeated(call: Callable[[], Any], times: int) -> Callable[[], Any]:

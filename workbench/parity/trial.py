@@ -95,6 +95,16 @@ class Trials:
         """Names of working inputs that no longer hold the current seed's bits."""
         return self.inputs.changed_since(self._pristine)
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of one set of inputs and its output."""
+        tensors = (*self.inputs.named_tensors().values(), self.output.tensor)
+        return sum(tensor.untyped_storage().nbytes() for tensor in tensors)
+
+    def copies(self, count: int) -> list[Any]:
+        """Further sets of inputs with the current seed's values, each with storage of its own."""
+        return [self.inputs.clone() for _ in range(count)]
+
     def compare(self, actual: torch.Tensor, expected: Expected) -> Comparison:
         """Hold an output to the derived tolerance."""
         return compare(actual, expected.reference, expected.eager, self.problem.dtype)
