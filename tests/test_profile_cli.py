@@ -35,6 +35,15 @@ def test_findings_come_before_the_figures(run):
     assert "n/a, needs SQ_THREAD_CYCLES_VALU, SQ_ACTIVE_INST_VALU; or VALUUtilization" in out
 
 
+def test_quiet_figures_are_told_from_figures_that_were_not_counted(run, tmp_path):
+    """A profile with one counter and one with most, neither with anything worth a look."""
+    path = write_rocprofv3(tmp_path / "a.csv", [(1, "k", {"SQ_WAVES": 10})])
+    _, out, _ = run("explain", str(path), "--arch", "gfx950")
+    assert "Too little was counted to judge: " in out
+    _, out, _ = run("explain", str(FIXTURES / "ncu_raw.csv"), "--kernel", "cudnn")
+    assert "Too little" not in out
+
+
 def test_one_dispatch_at_a_time(run):
     _, out, _ = run("explain", str(FIXTURES / "ncu_raw.csv"), "--by", "dispatch", "--kernel", "unified_attention$")
     assert "kernel_unified_attention #0 on sm_90" in out

@@ -2,14 +2,23 @@
 
 import stat
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from profile_files import FIXTURES
 
-import workbench.profile.run
+import workbench.profile.tool
 from workbench.cli import main
-from workbench.errors import BackendUnavailable, ParameterError, ProfileError, ProfilerUnavailable
+from workbench.errors import (
+    BackendUnavailable,
+    ParameterError,
+    ProfileError,
+    ProfilerFailed,
+    ProfilerForbidden,
+    ProfilerMissing,
+    ProfilerTimeout,
+)
 from workbench.profile import derive
 from workbench.profile.definitions import collection
 from workbench.profile.plan import (
@@ -22,6 +31,7 @@ from workbench.profile.plan import (
 )
 from workbench.profile.run import new_folder, run_commands
 from workbench.profile.target import main as run_target
+from workbench.profile.tool import find_tool
 
 LIMITS = collection("rocprofv3")["limits"]["counters"]
 TARGET = Target("decode_d128_b16", "2d", "small", 2)
@@ -73,6 +83,7 @@ def test_ncu_command_profiles_what_the_target_switches_on(tmp_path):
     assert {"lts__t_sector_hit_rate.pct", "dram__bytes_read.sum", "dram__bytes_write.sum"} <= set(metrics)
     assert {"gpu__time_duration.sum", "sm__warps_active.avg.pct_of_peak_sustained_active"} <= set(metrics)
     assert "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active" in metrics
+    assert "sm__inst_executed_pipe_tensor.sum" in metrics
     assert not {"duration_ns", "launches"} & set(metrics)
     assert words[words.index("--kernel-name") + 1] == "regex:unified_attention_2d"
     assert words[words.index("--profile-from-start") + 1] == "off"
@@ -86,6 +97,7 @@ def test_a_tool_serves_its_own_vendor(tmp_path):
         plan_commands("rocprofv3", "sm_90", TARGET, tmp_path)
 
 
+# Test doubles: programs that write what the real profilers write, and print what they print. None of them profiles.
 ROCPROFV3 = f"""#!{sys.executable}
 import pathlib, sys
 sys.path[:0] = [{str(Path(__file__).parent)!r}]
@@ -115,7 +127,7 @@ def stand_in(tmp_path, monkeypatch):
     tools.mkdir()
     monkeypatch.setenv("PATH", str(tools))
     monkeypatch.delenv("CUDA_HOME", raising=False)
-    monkeypatch.setattr(workbench.profile.run, "USUAL_FOLDERS", ())
+    monkeypatch.setattr(workbench.profile.tool, "USUAL_FOLDERS", ("/opt/none/bin",))
 
     def install(name: str, text: str) -> Path:
         program = tools / name
@@ -151,11 +163,14 @@ def test_a_run_under_ncu(stand_in, tmp_path):
 
 
 @pytest.mark.usefixtures("stand_in")
-def test_a_missing_tool_is_told_with_its_commands(tmp_path):
+def test_a_missing_tool_is_told_with_where_it_was_searched_and_its_commands(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_HOME", "/elsewhere")
     folder = tmp_path / "raw"
     commands = plan_commands("rocprofv3", "gfx942", TARGET, folder)
-    with pytest.raises(ProfilerUnavailable, match="rocprofv3 is not on PATH") as caught:
+    with pytest.raises(ProfilerMissing) as caught:
         run_commands("rocprofv3", commands, folder)
+    searched = f"there is no rocprofv3 in {tmp_path / 'tools'}, /elsewhere/bin, /opt/none/bin; install ROCm"
+    assert str(caught.value).startswith(searched)
     assert all(str(command) in str(caught.value) for command in commands)
     assert not folder.exists()
 
@@ -180,20 +195,113 @@ def test_a_tool_off_path_is_found_where_its_installer_puts_it(stand_in, tmp_path
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
     (tmp_path / "toolkit").mkdir()
     program.parent.rename(tmp_path / "toolkit" / "bin")
-    assert workbench.profile.run.find_tool("ncu") == str(tmp_path / "toolkit" / "bin" / "ncu")
+    assert find_tool("ncu") == str(tmp_path / "toolkit" / "bin" / "ncu")
 
 
-def test_a_failing_tool_is_told_with_its_last_words(stand_in, tmp_path):
-    stand_in("ncu", f"#!{sys.executable}\nimport sys\nprint('ERR_NVGPUCTRPERM')\nsys.exit(9)\n")
-    with pytest.raises(ProfilerUnavailable, match=r"(?s)ended with code 9.*ERR_NVGPUCTRPERM"):
-        run_commands("ncu", plan_commands("ncu", "sm_90", TARGET, tmp_path / "raw"), tmp_path / "raw")
+def run_failing(stand_in, tmp_path, tool, body, expected, **options):
+    """The error of a run under a stand-in with that body."""
+    stand_in(tool, f"#!{sys.executable}\nimport pathlib, subprocess, sys, time\n{body}\n")
+    folder = tmp_path / "raw"
+    with pytest.raises(expected) as caught:
+        run_commands(tool, plan_commands(tool, ARCH[tool], TARGET, folder), folder, **options)
+    assert type(caught.value) is expected
+    return str(caught.value)
+
+
+ARCH = {"rocprofv3": "gfx950", "ncu": "sm_90"}
+
+
+@pytest.mark.parametrize("tool", ARCH)
+def test_a_failing_tool_is_told_with_its_last_words(stand_in, tmp_path, tool):
+    said = run_failing(stand_in, tmp_path, tool, "print('counter FOO not found')\nsys.exit(9)", ProfilerFailed)
+    assert f"{tool} ended with code 9: " in said
+    assert "  counter FOO not found\n" in said
+    assert f"its output: {tmp_path / 'raw'}" in said
 
 
 def test_a_tool_that_profiles_nothing_is_an_error(stand_in, tmp_path):
+    log = "pathlib.Path(sys.argv[sys.argv.index('--log-file') + 1])"
+    said = run_failing(stand_in, tmp_path, "ncu", f"{log}.write_text('==WARNING== No kernels\\n')", ProfilerFailed)
+    assert "without a profile that can be read" in said
+    assert "No kernels" in said
+
+
+@pytest.mark.parametrize("tool", ARCH)
+def test_a_tool_that_does_not_end_is_stopped_with_all_that_it_started(stand_in, tmp_path, tool):
+    child = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])"
+    write = f"pathlib.Path({str(tmp_path / 'child')!r}).write_text(str(child.pid))"
+    body = f"child = {child}\n{write}\nprint('waiting', flush=True)\ntime.sleep(60)"
+    said = run_failing(stand_in, tmp_path, tool, body, ProfilerTimeout, timeout=2.0)
+    assert f"{tool} was stopped after 2 s: " in said
+    assert "  waiting\n" in said
+    assert "--timeout" in said
+    child_state = Path("/proc", (tmp_path / "child").read_text(), "stat")
+    deadline = time.monotonic() + 5
+    while child_state.exists() and child_state.read_text().split()[2] != "Z" and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not child_state.exists() or child_state.read_text().split()[2] == "Z"
+
+
+@pytest.mark.parametrize(
+    ("tool", "text", "remedy"),
+    [
+        (
+            "ncu",
+            "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters",
+            "NVreg_RestrictProfilingToAdminUsers=0",
+        ),
+        ("rocprofv3", "Unable to open /dev/kfd read-write: Permission denied", "groups that own /dev/kfd"),
+        ("rocprofv3", "rocprofiler_configure failed: ROCPROFILER_STATUS_ERROR_PERMISSION_DENIED", "run as root"),
+    ],
+)
+@pytest.mark.parametrize("code", [1, 0])
+def test_counters_that_may_not_be_read_are_told_with_the_remedy(stand_in, tmp_path, tool, text, remedy, code):
+    """Whether the tool ends with an error or merely without a profile."""
+    said = run_failing(stand_in, tmp_path, tool, f"print({text!r})\nsys.exit({code})", ProfilerForbidden)
+    assert said.startswith(f"{tool} may not read the GPU's counters: ")
+    assert remedy in said
+    assert text in said
+
+
+@pytest.mark.parametrize("tool", ARCH)
+def test_a_tool_without_the_right_to_be_executed_is_not_missing(stand_in, tmp_path, tool):
+    program = stand_in(tool, "#!/bin/sh\n")
+    program.chmod(0o644)
     folder = tmp_path / "raw"
-    stand_in("ncu", f"#!{sys.executable}\nopen({str(folder / 'ncu.csv')!r}, 'w').write('==WARNING== No kernels\\n')\n")
-    with pytest.raises(ProfilerUnavailable, match=r"(?s)without a result.*No kernels"):
-        run_commands("ncu", plan_commands("ncu", "sm_90", TARGET, folder), folder)
+    with pytest.raises(ProfilerForbidden, match=rf"{program} may not be executed; `chmod \+x {program}`"):
+        run_commands(tool, plan_commands(tool, ARCH[tool], TARGET, folder), folder)
+    assert not folder.exists()
+
+
+def test_a_tool_whose_interpreter_may_not_run_is_forbidden_and_a_missing_one_has_failed(stand_in, tmp_path):
+    plain = tmp_path / "interpreter"
+    plain.write_text("")
+    stand_in("ncu", f"#!{plain}\n")
+    commands = plan_commands("ncu", "sm_90", TARGET, tmp_path / "raw")
+    with pytest.raises(ProfilerForbidden, match=r"ncu may not be executed \(Permission denied\)"):
+        run_commands("ncu", commands, tmp_path / "raw")
+    plain.unlink()
+    with pytest.raises(ProfilerFailed, match=r"cannot start .*ncu: No such file"):
+        run_commands("ncu", commands, tmp_path / "again")
+
+
+def test_a_warning_about_rights_is_a_problem_of_the_profile(stand_in, tmp_path):
+    warning = "Device 1 could not be locked for profiling due to lack of permissions (capability SYS_PERFMON)"
+    stand_in("rocprofv3", f"{ROCPROFV3}print({warning!r}, file=sys.stderr)\n")
+    folder = tmp_path / "raw"
+    profile = run_commands("rocprofv3", plan_commands("rocprofv3", "gfx950", TARGET, folder), folder)
+    assert len(profile.problems) == 1
+    assert "the counters may be inaccurate; run with the capability CAP_PERFMON" in profile.problems[0]
+
+
+def test_the_command_s_time_limit(stand_in, tmp_path, capsys):
+    stand_in("rocprofv3", f"#!{sys.executable}\nimport time\ntime.sleep(60)\n")
+    options = ["--scenario", "decode_d128_b16", "--size", "small", "--tool", "rocprofv3", "--arch", "gfx950"]
+    for limit, said in (("0", "the timeout must be more than 0 seconds"), ("0.2", "rocprofv3 was stopped after 0.2 s")):
+        with pytest.raises(SystemExit) as ended:
+            main(["profile", "run", *options, "--into", str(tmp_path / f"raw{limit}"), "--timeout", limit])
+        assert ended.value.code
+        assert said in " ".join(capsys.readouterr().err.split())
 
 
 def test_raw_files_are_never_overwritten(tmp_path):

@@ -78,7 +78,23 @@ class TuneError(WorkbenchError, ValueError):
 
 
 class ProfilerUnavailable(WorkbenchError, RuntimeError):
-    """The profiler that was asked for is not installed, or it ended without a result."""
+    """The profiler that was asked for gave no profile; one of the four below says why."""
+
+
+class ProfilerMissing(ProfilerUnavailable):
+    """The profiler lies in none of the places that were searched."""
+
+
+class ProfilerForbidden(ProfilerUnavailable):
+    """The profiler may not be executed, or may not read the GPU's counters."""
+
+
+class ProfilerTimeout(ProfilerUnavailable):
+    """The profiler did not end in the time that it was given, and was stopped."""
+
+
+class ProfilerFailed(ProfilerUnavailable):
+    """The profiler was there and ran, but ended with an error or without a profile that can be read."""
 
 
 class ModelError(WorkbenchError, ValueError):

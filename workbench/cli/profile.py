@@ -89,6 +89,9 @@ def run(
     launches: Annotated[int, typer.Option("--launches", min=1, help="Profiled calls.")] = 3,
     into: Annotated[Path | None, typer.Option("--into", help="New folder for the raw files.")] = None,
     arch: Annotated[str | None, typer.Option("--arch", help="Architecture; default: that of the GPU here.")] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", help="Seconds that each pass may take; default: half an hour.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands and run nothing.")] = False,
     csv: CsvOption = None,
 ) -> None:
@@ -97,7 +100,7 @@ def run(
     The raw files stay in a new folder, with the commands that made them.
     """
     from workbench.profile.plan import OWN_KERNELS, Target, plan_commands
-    from workbench.profile.run import new_folder, run_commands
+    from workbench.profile.run import SECONDS_A_PASS, new_folder, run_commands
     from workbench.scenarios import find
 
     _refuse_existing(csv)
@@ -118,7 +121,7 @@ def run(
         def tell(command: Command) -> None:
             status.update(f"Profiling {scenario}: {command.name} of {len(commands)}")
 
-        result = run_commands(chosen, commands, folder, tell)
+        result = run_commands(chosen, commands, folder, tell, SECONDS_A_PASS if timeout is None else timeout)
     _explain_run(console, result, wanted, architecture, folder, csv)
 
 

@@ -94,6 +94,18 @@ def findings(derivation: Derivation, groups: Sequence[Group]) -> list[str]:
     return found
 
 
+def all_quiet(groups: Sequence[Group]) -> str:
+    """What to say without a finding: that nothing stands out, or that too little was counted to say so."""
+    metrics = [metric for group in groups for metric in group.metrics]
+    known = sum(metric.value is not None for metric in metrics)
+    if 2 * known >= len(metrics):
+        return "Nothing stands out."
+    return (
+        f"Too little was counted to judge: {len(metrics) - known} of {len(metrics)} figures lack their counters. "
+        "Nothing stands out in the others."
+    )
+
+
 def label(group: Group) -> str:
     """The kernel's short name, with the dispatch where the group is one."""
     name = short_name(group.kernel)

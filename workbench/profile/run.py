@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import os
-import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from workbench.errors import ProfileError, ProfilerUnavailable
+from workbench.errors import (
+    ParameterError,
+    ProfileError,
+    ProfilerFailed,
+    ProfilerForbidden,
+    ProfilerTimeout,
+    ProfilerUnavailable,
+)
 from workbench.profile.plan import Command, Target, Tool
 from workbench.profile.read import read
 from workbench.profile.table import Profile
+from workbench.profile.tool import degradations, find_tool, refusal
 
-_SECONDS_A_PASS = 1800
+SECONDS_A_PASS = 1800.0
+"""How long one command may take, unless it is said."""
 _LAST_LINES = 12
-USUAL_FOLDERS: tuple[str, ...] = ("/opt/rocm/bin", "/usr/local/cuda/bin")
-"""Where the vendors' installers put their tools; looked into after PATH."""
-
-
-def find_tool(tool: Tool) -> str | None:
-    """The profiler's path, on PATH or where its vendor installs it."""
-    toolkit = Path(os.environ["CUDA_HOME"], "bin") if os.environ.get("CUDA_HOME") else None
-    folders = [str(toolkit), *USUAL_FOLDERS] if toolkit else USUAL_FOLDERS
-    return shutil.which(tool) or shutil.which(tool, path=os.pathsep.join(folders))
 
 
 def new_folder(target: Target, into: Path | None) -> Path:
@@ -41,56 +41,97 @@ def new_folder(target: Target, into: Path | None) -> Path:
 
 
 def run_commands(
-    tool: Tool, commands: Sequence[Command], folder: Path, on_start: Callable[[Command], None] | None = None
+    tool: Tool,
+    commands: Sequence[Command],
+    folder: Path,
+    on_start: Callable[[Command], None] | None = None,
+    timeout: float = SECONDS_A_PASS,
 ) -> Profile:
     """Make the folder, run every command in turn, and read what they wrote.
 
-    Beside the raw files lie the commands and each one's own output. ProfilerUnavailable if the tool is not on PATH (its
-    text has the commands), if it ends with an error, or if it leaves nothing to read.
+    Beside the raw files lie the commands and each one's own output. timeout: seconds for each command; one that takes
+    longer is stopped with all that it started. ProfilerMissing (its text has the commands), ProfilerForbidden,
+    ProfilerTimeout or ProfilerFailed where there is no profile; ParameterError for a timeout that is not positive.
     """
-    program = find_tool(tool)
-    if program is None:
+    if not timeout > 0:
+        raise ParameterError(f"the timeout must be more than 0 seconds, got {timeout:g}")
+    try:
+        program = find_tool(tool)
+    except ProfilerUnavailable as error:
         said = "\n".join(f"  {command}" for command in commands)
-        raise ProfilerUnavailable(
-            f"{tool} is not on PATH; install it or add its folder to PATH. It would have run:\n{said}"
-        )
+        raise type(error)(f"{error}. It would have run:\n{said}") from None
     folder.mkdir(parents=True)
     (folder / "commands.txt").write_text("".join(f"{command}\n" for command in commands), encoding="utf-8")
     for command in commands:
         if on_start:
             on_start(command)
-        _run(replace(command, arguments=(program, *command.arguments[1:])), folder)
+        _run(tool, replace(command, arguments=(program, *command.arguments[1:])), folder, timeout)
     try:
-        return read(folder)
+        profile = read(folder)
     except ProfileError as error:
         outputs = ", ".join(path.name for path in sorted(folder.glob("*.output")))
-        raise ProfilerUnavailable(
-            f"{tool} ended without a result that can be read: {error}\nits own output: {outputs} in {folder}\n"
-            f"{_tail(folder)}"
+        raise _failure(
+            tool,
+            f"{tool} ended without a profile that can be read: {error}\nits own output: {outputs} in {folder}\n"
+            f"{_tail(folder)}",
+            folder,
         ) from None
+    return replace(profile, problems=(*profile.problems, *degradations(_said(folder))))
 
 
-def _run(command: Command, folder: Path) -> None:
+def _run(tool: Tool, command: Command, folder: Path, timeout: float) -> None:
     output = folder / f"{command.name}.output"
     with output.open("w", encoding="utf-8") as file:
         try:
-            ended = subprocess.run(  # noqa: S603 - the profiler and this package's own target
-                command.arguments, stdout=file, stderr=subprocess.STDOUT, timeout=_SECONDS_A_PASS, check=False
-            )
+            code = _wait(command, file.fileno(), timeout)
         except subprocess.TimeoutExpired:
-            raise ProfilerUnavailable(f"no end after {_SECONDS_A_PASS} s: {command}; its output: {output}") from None
+            raise ProfilerTimeout(
+                f"{tool} was stopped after {timeout:g} s: {command}\n{_tail(folder)}its output: {output}\n"
+                "give it longer with --timeout, or less to do with --size small or fewer --launches"
+            ) from None
+        except PermissionError as error:
+            raise ProfilerForbidden(
+                f"{command.arguments[0]} may not be executed ({error.strerror}): {command}\n"
+                "check its rights, and those of the folder and file system that it lies on"
+            ) from None
         except OSError as error:
-            raise ProfilerUnavailable(f"cannot start {command.arguments[0]}: {error.strerror}; {command}") from None
-    if ended.returncode:
-        raise ProfilerUnavailable(
-            f"{command.arguments[0]} ended with code {ended.returncode}: {command}\n{_tail(folder)}its output: {output}"
-        )
+            raise ProfilerFailed(f"cannot start {command.arguments[0]}: {error.strerror}; {command}") from None
+    if code:
+        said = f"{tool} ended with code {code}: {command}\n{_tail(folder)}its output: {output}"
+        raise _failure(tool, said, folder)
+
+
+def _wait(command: Command, output: int, timeout: float) -> int:
+    """The exit code. Whatever ends the waiting also ends the processes that the profiler started."""
+    process = subprocess.Popen(  # noqa: S603 - the profiler and this package's own target
+        command.arguments, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        return process.wait(timeout)
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+
+
+def _failure(tool: Tool, said: str, folder: Path) -> ProfilerUnavailable:
+    """ProfilerForbidden with what to do, where the tool complains of a missing right; else ProfilerFailed."""
+    remedy = refusal(tool, _said(folder))
+    if remedy is None:
+        return ProfilerFailed(said)
+    return ProfilerForbidden(f"{tool} may not read the GPU's counters: {remedy}\n{said}")
+
+
+def _said(folder: Path) -> str:
+    """All that the tool printed; ncu writes its errors into its log."""
+    texts = (path.read_text(encoding="utf-8", errors="replace") for path in _outputs(folder))
+    return "\n".join(line for text in texts for line in text.splitlines() if not line.startswith('"'))
 
 
 def _tail(folder: Path) -> str:
-    """The last lines that the tool printed; ncu writes its errors into its log."""
-    lines: list[str] = []
-    for path in (*folder.glob("*.output"), *folder.glob("ncu.csv")):
-        text = path.read_text(encoding="utf-8", errors="replace")
-        lines += [line for line in text.splitlines() if not line.startswith('"')][-_LAST_LINES:]
-    return "".join(f"  {line}\n" for line in lines)
+    """The last lines that the tool printed."""
+    return "".join(f"  {line}\n" for line in _said(folder).splitlines()[-_LAST_LINES:])
+
+
+def _outputs(folder: Path) -> list[Path]:
+    return [*sorted(folder.glob("*.output")), *folder.glob("ncu.csv")]

@@ -12,6 +12,7 @@ from rich.text import Text
 from workbench.profile.derive import Derivation, Group, Metric
 from workbench.profile.explain import (
     Change,
+    all_quiet,
     changes,
     findings,
     format_metric,
@@ -59,7 +60,7 @@ def show_comparison(first: Derivation, second: Derivation, titles: tuple[str, st
 def _findings(derivation: Derivation, groups: Sequence[Group]) -> list[RenderableType]:
     found = findings(derivation, groups)
     if not found:
-        return [Text("Nothing stands out.")]
+        return [Text(all_quiet(groups))]
     return [Text("Findings", style="bold yellow"), *(Text(f"- {line}") for line in found)]
 
 
