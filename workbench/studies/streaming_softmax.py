@@ -40,6 +40,8 @@ class Recipe:
     tile: int = 64
     threshold: float | None = None
     """Lazy rescale: a row keeps its anchor until a tile exceeds it by more (log2). None: every new maximum counts."""
+    whole_anchor: bool = False
+    """Anchors are whole numbers, rounded up: every alpha is a power of two, and P rounds alike under any anchor."""
     start: float = LOWEST
     state: str = "fp64"
     """Dtype of scores, exponentials, m, l and O."""
@@ -75,7 +77,8 @@ def walk(x: torch.Tensor, v: torch.Tensor, recipe: Recipe) -> list[Step]:
     steps = []
     for first in range(0, x.shape[1], recipe.tile):
         tile = x[:, first : first + recipe.tile]
-        highest = torch.maximum(m, tile.amax(1))
+        highest = tile.amax(1)
+        highest = torch.maximum(m, highest.ceil() if recipe.whole_anchor else highest)
         if recipe.threshold is not None:
             highest = torch.where(highest - m > recipe.threshold, highest, m)
         alpha, m = torch.exp2(m - highest), highest
