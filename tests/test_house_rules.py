@@ -23,10 +23,12 @@ FORBIDDEN_IMPORTS = {
     "workbench/problem.py": ("torch", "triton", "workbench.kernels", "workbench.spec"),
     "workbench/spec.py": ("torch", "triton", "workbench.kernels"),
     "workbench/reference.py": ("triton", "workbench.kernels", "workbench.attention", "workbench.launch"),
-    "workbench/dispatch": ("torch", "triton", "workbench.kernels", "workbench.attention"),
+    "workbench/dispatch": ("torch", "triton", "workbench.kernels", "workbench.attention", "workbench.tune"),
     "workbench/attention": ("workbench.parity", "workbench.report", "workbench.cli"),
     "workbench/compiler": ("workbench.parity", "workbench.report", "workbench.cli"),
-    "workbench/parity": ("workbench.report", "workbench.cli"),
+    "workbench/parity": ("workbench.bench", "workbench.tune", "workbench.report", "workbench.cli"),
+    "workbench/bench": ("workbench.tune", "workbench.report", "workbench.cli"),
+    "workbench/tune": ("workbench.report", "workbench.cli"),
     "workbench/report": ("workbench.cli",),
 }
 IMPORTS_OF_DEVICE_CODE = ("triton", "workbench.kernels", "__future__", "typing")

@@ -126,11 +126,15 @@ def _lengths(values: list[int], device: torch.device, poison: bool) -> torch.Ten
     return torch.tensor(values + spare, dtype=torch.int32, device=device)[: len(values)]
 
 
+def table_width(problem: UnifiedAttentionProblem, *, poison: bool = True) -> int:
+    """Entries of a row of the block table, which is also its row stride."""
+    return max(1, -(-problem.max_kv_len // problem.block_size)) + (_SPARE if poison else 0)
+
+
 def _block_table(problem: UnifiedAttentionProblem, block_ids: torch.Tensor, poison: bool) -> torch.Tensor:
     """[num_seqs, max_blocks] int32 on the CPU; the sequences take consecutive runs of block_ids."""
     counts = [-(-kv_len // problem.block_size) for _, kv_len in problem.seq_lens]
-    width = max([1, *counts]) + (_SPARE if poison else 0)
-    table = torch.zeros((problem.num_seqs, width), dtype=torch.int32)
+    table = torch.zeros((problem.num_seqs, table_width(problem, poison=poison)), dtype=torch.int32)
     if poison:
         table[:, 0::2], table[:, 1::2] = _BEYOND_TABLE
     for row, ids in zip(table, block_ids.split(counts), strict=True):

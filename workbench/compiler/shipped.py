@@ -1,4 +1,4 @@
-"""The variants whose machine code is watched: what dispatch picks for typical problems, and each lever both ways."""
+"""The variants whose machine code is watched: what the heuristics pick for typical problems, each lever both ways."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _more_of_d64(base: UnifiedAttentionProblem, prefill: UnifiedAttentionProblem
 
 
 def _unified_variant(name: str, problem: UnifiedAttentionProblem, device: Device, lane: str) -> Variant:
-    return Variant(name, problem, select_spec(problem, device, lane, portable=True).spec)
+    return Variant(name, problem, select_spec(problem, device, lane, portable=True, tuned=False).spec)
 
 
 def _gluon_unified(device: Device) -> list[Variant]:
@@ -193,7 +193,7 @@ def _gluon_unified(device: Device) -> list[Variant]:
         "d64-bf16-single": UnifiedAttentionProblem(single, 64, 8, 64, 32),
     }
     variants = [
-        Variant(f"gluon-2d/{name}", problem, select_spec(problem, device, "2d").spec)
+        Variant(f"gluon-2d/{name}", problem, select_spec(problem, device, "2d", tuned=False).spec)
         for name, problem in problems.items()
     ]
     return [variant for variant in variants if isinstance(variant.spec, Gfx950Unified2DSpec)]
@@ -211,13 +211,15 @@ def _dense(device: Device) -> list[Variant]:
             problems["d64-bf16-window"] = base.with_changes(sliding_window=WINDOW, use_sinks=True)
     variants = []
     for name, problem in problems.items():
-        portable = select_dense_spec(problem, device, portable=True).spec
-        chosen = select_dense_spec(problem, device).spec
+        portable = select_dense_spec(problem, device, portable=True, tuned=False).spec
+        chosen = select_dense_spec(problem, device, tuned=False).spec
         variants.append(Variant(f"dense/{name}", problem, portable))
         if chosen != portable:
             variants.append(Variant(f"gluon-dense/{name}", problem, chosen))
             ragged = problem.with_changes(seqlen_q=problem.seqlen_q - 1, seqlen_kv=problem.seqlen_kv - 1)
-            variants.append(Variant(f"gluon-dense/{name}-ragged", ragged, select_dense_spec(ragged, device).spec))
+            variants.append(
+                Variant(f"gluon-dense/{name}-ragged", ragged, select_dense_spec(ragged, device, tuned=False).spec)
+            )
     return variants
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import CompileError
 from workbench.parity.candidate import in_compiler
+from workbench.problem import DenseAttentionProblem
 
 if TYPE_CHECKING:
     from workbench.compiler.figures import RegisterFigures
     from workbench.device import Device
-    from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
+    from workbench.launch import KernelLaunch
+    from workbench.problem import UnifiedAttentionProblem
     from workbench.spec import KernelSpec
 
 
@@ -48,13 +50,22 @@ def compile_on_this_gpu(job: CompileJob) -> Compiled:
     from workbench.launch import compile_on_gpu
 
     try:
-        plan = plan_without_storage(job.problem, job.spec, job.device)
+        plan = [_as_timed(launch, job.problem) for launch in plan_without_storage(job.problem, job.spec, job.device)]
         first, *_ = compile_on_gpu(plan, job.device.vendor)
     except Exception as error:  # noqa: BLE001 - whatever Triton raises belongs to this spec alone
         # What fails outside the compiler may be no fault of the kernel's: the check on real tensors will tell.
         return Compiled(error=_one_line(error)) if in_compiler(error) else Compiled()
     figures = _launcher_figures(job.device, first)
     return _compiled(int(first.metadata.num_warps), int(first.metadata.shared), figures)
+
+
+def _as_timed(launch: KernelLaunch, problem: UnifiedAttentionProblem | DenseAttentionProblem) -> KernelLaunch:
+    """The launch with the table's row stride that the timed inputs have, since the code is specialised on it."""
+    from workbench.inputs import table_width
+
+    if isinstance(problem, DenseAttentionProblem) or "stride_table" not in launch.args:
+        return launch
+    return replace(launch, args=launch.args | {"stride_table": table_width(problem)})
 
 
 def compile_offline(job: CompileJob) -> Compiled:

@@ -108,9 +108,10 @@ def configurations(
     """Every point of the space that could differ on this problem, each spec once, in the space's order.
 
     Left out, because a smaller one does the same work: query tiles past the problem's rows, KV tiles past its keys,
-    segments past its KV tiles. `limit` keeps a random choice of so many valid specs, the same for the same seed.
+    segments past its KV tiles; and the whole 3D lane where the 2D grid fills the device. `limit` keeps a random choice
+    of so many valid specs, the same for the same seed.
     """
-    if isinstance(problem, DenseAttentionProblem) != (space.lane == "dense"):
+    if isinstance(problem, DenseAttentionProblem) != (space.lane == "dense") or _fills(space, problem, device):
         return []
     try:
         base = _base(space, problem, device)
@@ -160,6 +161,16 @@ def _base(space: Space, problem: Problem, device: Device) -> KernelSpec:
         full = problem.sliding_window is None
         return Gfx950Unified2DSpec(transposed_mask_once=full, transposed_mask_limit=full)
     return space.spec()
+
+
+def _fills(space: Space, problem: Problem, device: Device) -> bool:
+    """Whether the keys need no split, because the 2D grid leaves no compute unit idle."""
+    from workbench.dispatch import select_path
+
+    if space.lane != "3d" or isinstance(problem, DenseAttentionProblem):
+        return False
+    path = select_path(problem, device, tuned=False)
+    return path.grid > path.target
 
 
 def _is_redundant(spec: KernelSpec, problem: Problem) -> bool:
