@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from tests.fake_timer import FakeTimer
 from workbench.bench import bench_scenarios, line_up, noise_of, verdicts
-from workbench.bench.table import bench_table
+from workbench.bench.table import bench_tables, bench_title
 from workbench.cli.app import app, main
 from workbench.device import load_device
 from workbench.errors import BackendUnavailable, ParameterError, RecordError, SpecError
@@ -141,8 +141,10 @@ def test_the_command_writes_records_once_and_prints_the_verdicts(monkeypatch, tm
 
 
 def test_the_table_holds_medians_ratios_and_the_noise():
-    console = Console(file=io.StringIO(), width=160)
-    console.print(bench_table(bench("num_warps=8", timer=FakeTimer({"workbench:num_warps=8/2d": 50.0}))))
+    console = Console(file=io.StringIO(), width=80)
+    records = bench("num_warps=8", timer=FakeTimer({"workbench:num_warps=8/2d": 50.0}))
+    console.print(*bench_tables(records))
     text = console.file.getvalue()
-    for part in ("100.00", "50.00", "2.00", "faster", "reference, A/A", "10 interleaved rounds, warm caches"):
+    for part in ("paged, A/A noise", "num_warps=8", "100.00", "50.00", "2.00", "faster", "reference"):
         assert part in text
+    assert "10 interleaved rounds, warm caches" in bench_title(records)

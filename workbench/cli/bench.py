@@ -62,7 +62,7 @@ def bench(
     Ends with code 1 when anything that ran is wrong.
     """
     from workbench.bench import bench_scenarios
-    from workbench.bench.table import bench_table
+    from workbench.bench.table import BENCH_CAPTION, bench_messages, bench_tables, bench_title
     from workbench.parity.timing import TimingPlan
     from workbench.records import write_records
 
@@ -80,7 +80,12 @@ def bench(
             on_done=lambda done, total, name: status.update(f"{done} of {total} scenarios timed, last {name}"),
         )
     write_records(records, path)
-    console.print(bench_table(records))
+    console.print(bench_title(records), style="bold", markup=False, highlight=False)
+    for table in bench_tables(records):
+        console.print(table)
+    for message in bench_messages(records):
+        console.print(message, style="yellow", markup=False, highlight=False)
+    console.print(BENCH_CAPTION, style="dim", markup=False, highlight=False)
     console.print(f"Records: {path}", markup=False, soft_wrap=True)
     _end(records)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from workbench.bench.table import ratio_text
+from workbench.bench.table import candidate, ratio_text
 from workbench.records import Record
 from workbench.tune.winners import Winner
 
@@ -46,7 +46,7 @@ def static_table(records: Sequence[Record], best: int = 10) -> Table:
         for record in sorted(group, key=static_rank)[:best]:
             cells = [record.value(name) for name in ("vgprs", "spill_bytes", "lds_bytes", "resident_waves")]
             shown = ["–" if value is None else f"{value:.0f}" for value in cells]
-            table.add_row(scenario, lane, Text(record.candidate.removeprefix("workbench:")), *shown)
+            table.add_row(scenario, lane, candidate(record.candidate), *shown)
         table.add_section()
     return table
 
