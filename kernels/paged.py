@@ -19,7 +19,12 @@ from .primitives import (
     scores,
     softcap_log2,
     to_compute,
+    to_fp16_rows,
 )
+
+# A query tile below this many rows stands along the short axis of NVIDIA's matrix instruction, so V is needed as
+# [D, N]; loaded that way, it stays in the software pipeline.
+FULL_BLOCK_M = tl.constexpr(16)
 
 
 class Tensors(NamedTuple):
@@ -68,6 +73,8 @@ class Config(NamedTuple):
     LAZY: tl.constexpr
     NATIVE_FP8: tl.constexpr
     COMPUTE: tl.constexpr
+    PAGES_AHEAD: tl.constexpr
+    FP8_IN_FP16: tl.constexpr
 
 
 class Block(NamedTuple):
@@ -165,13 +172,12 @@ def locate_block(t, num_seqs, i_qblock, i_head_kv, cfg, ALL_DECODE: tl.constexpr
 
 @triton.jit
 def load_query(t, block, cfg):
-    """[M, D], or [D, M] when transposed; padded rows and channels are zero."""
+    """[M, D], or [D, M] when transposed, as stored; padded rows and channels are zero."""
     o_d = tl.arange(0, cfg.HEAD_PAD)
     p_base = t.p_q + block.i_token.to(tl.int64) * t.stride_q_token
     p_row = p_base + block.o_pos * t.stride_q_token + block.o_head * t.stride_q_head
     m_q = per_row(block.m_row, cfg.TRANSPOSED) & per_key(o_d < cfg.HEAD_SIZE, cfg.TRANSPOSED)
-    b_q = tl.load(per_row(p_row, cfg.TRANSPOSED) + per_key(o_d, cfg.TRANSPOSED), mask=m_q, other=0.0)
-    return b_q if cfg.NATIVE_FP8 else to_compute(b_q, cfg.COMPUTE)
+    return tl.load(per_row(p_row, cfg.TRANSPOSED) + per_key(o_d, cfg.TRANSPOSED), mask=m_q, other=0.0)
 
 
 @triton.jit
@@ -191,8 +197,14 @@ def prepare_loop(t, block, softmax_scale, softcap, cfg):
     if t.p_qq_bias is not None:
         p_qq_row = t.p_qq_bias + block.o_pos * t.stride_qq
     i_head = block.i_head_kv.to(tl.int64)
+    b_q = load_query(t, block, cfg)
+    if cfg.FP8_IN_FP16:
+        b_q, b_undo = to_fp16_rows(b_q, CHANNEL_AXIS=0 if cfg.TRANSPOSED else 1)
+        scale_log2 = scale_log2 * b_undo
+    elif not cfg.NATIVE_FP8:
+        b_q = to_compute(b_q, cfg.COMPUTE)
     return Loop(
-        b_q=load_query(t, block, cfg),
+        b_q=b_q,
         scale_log2=scale_log2,
         softcap=softcap,
         b_slope_log2=b_slope_log2,
@@ -228,18 +240,63 @@ def tile_blocks(p_table_row, i_tile, key_hi, cfg, MASKED: tl.constexpr):
 
 
 @triton.jit
-def load_tile(p_cache, i_block, o_n, m_key, stride_block, stride_token, cfg, MASKED: tl.constexpr):
-    """One K or V tile [N, D]; masked keys and padded channels are zero."""
+def pages_of_tile(p_table_row, i_tile, key_hi, cfg):
+    """Table entries of the pages that a tile of whole pages, or of a part of one, lies in: a scalar, or [PAGES]."""
+    PAGES: tl.constexpr = max(cfg.TILE // cfg.BLOCK_SIZE, 1)
+    if PAGES == 1:
+        i_page = i_tile * cfg.TILE // cfg.BLOCK_SIZE
+        return tl.load(p_table_row + i_page, mask=i_page * cfg.BLOCK_SIZE < key_hi, other=0)
+    else:
+        o_page = i_tile * PAGES + tl.arange(0, PAGES)
+        return tl.load(p_table_row + o_page, mask=o_page * cfg.BLOCK_SIZE < key_hi, other=0)
+
+
+@triton.jit
+def spread_pages(b_page, cfg):
+    """Physical block of each key of a tile from pages_of_tile's entries: a scalar when the tile is in one page."""
+    PAGES: tl.constexpr = cfg.TILE // cfg.BLOCK_SIZE
+    if PAGES > 1:
+        b_page = tl.reshape(tl.broadcast_to(b_page[:, None], (PAGES, cfg.BLOCK_SIZE)), (cfg.TILE,))
+    return b_page.to(tl.int64) if cfg.I64 else b_page
+
+
+@triton.jit
+def slots_of_tile(i_tile, o_n, cfg):
+    """Slot of each key of a tile in its page [N]."""
+    if not cfg.PAGES_AHEAD:
+        return o_n % cfg.BLOCK_SIZE
+    elif cfg.TILE < cfg.BLOCK_SIZE:
+        return i_tile * cfg.TILE % cfg.BLOCK_SIZE + tl.arange(0, cfg.TILE)
+    else:
+        # The same for every tile and page, which the remainder of o_n would hide from the compiler.
+        PAGES: tl.constexpr = cfg.TILE // cfg.BLOCK_SIZE
+        o_slot = tl.broadcast_to(tl.arange(0, cfg.BLOCK_SIZE)[None, :], (PAGES, cfg.BLOCK_SIZE))
+        return tl.reshape(o_slot, (cfg.TILE,))
+
+
+@triton.jit
+def load_tile(
+    p_cache,
+    i_block,
+    o_slot,
+    m_key,
+    stride_block,
+    stride_token,
+    cfg,
+    MASKED: tl.constexpr,
+    TRANSPOSED: tl.constexpr = False,
+):
+    """One K or V tile [N, D], or [D, N] when transposed; masked keys and padded channels are zero."""
     o_d = tl.arange(0, cfg.HEAD_PAD)
-    p_n = p_cache + i_block * stride_block + (o_n % cfg.BLOCK_SIZE) * stride_token
-    p_tile = p_n[:, None] + o_d[None, :]
+    p_n = p_cache + i_block * stride_block + o_slot * stride_token
+    p_tile = per_key(p_n, TRANSPOSED=not TRANSPOSED) + per_row(o_d, TRANSPOSED=not TRANSPOSED)
     if cfg.HEAD_PAD != cfg.HEAD_SIZE:
-        m_tile = (o_d < cfg.HEAD_SIZE)[None, :]
+        m_tile = per_row(o_d < cfg.HEAD_SIZE, TRANSPOSED=not TRANSPOSED)
         if MASKED:
-            m_tile = m_tile & m_key[:, None]
+            m_tile = m_tile & per_key(m_key, TRANSPOSED=not TRANSPOSED)
         return tl.load(p_tile, mask=m_tile, other=0.0)
     elif MASKED:
-        return tl.load(p_tile, mask=m_key[:, None], other=0.0)
+        return tl.load(p_tile, mask=per_key(m_key, TRANSPOSED=not TRANSPOSED), other=0.0)
     else:
         return tl.load(p_tile)
 
@@ -247,7 +304,7 @@ def load_tile(p_cache, i_block, o_n, m_key, stride_block, stride_token, cfg, MAS
 @triton.jit
 def add_biases(b_s, o_n, t, block, loop, cfg):
     """Steps 1 to 4 of the specification's order: scale, softcap, ALiBi, QQ-bias; all in the log2 domain."""
-    b_s = b_s * loop.scale_log2
+    b_s = b_s * (per_row(loop.scale_log2, cfg.TRANSPOSED) if cfg.FP8_IN_FP16 else loop.scale_log2)
     if cfg.SOFTCAP:
         b_s = softcap_log2(b_s, loop.softcap)
     o_rel = o_n - block.context_len
@@ -278,16 +335,25 @@ def mask_scores(b_s, o_n, block, cfg):
 
 
 @triton.jit
-def attend(b_acc, b_m, b_l, tile_lo, tile_hi, t, block, loop, cfg, MASKED: tl.constexpr):
-    """The recurrence over the tiles tile_lo..tile_hi - 1."""
+def attend(b_page, b_acc, b_m, b_l, tile_lo, tile_hi, t, block, loop, cfg, MASKED: tl.constexpr):
+    """The recurrence over the tiles tile_lo..tile_hi - 1. b_page: with PAGES_AHEAD the entries of tile_lo, else 0."""
     PLAIN: tl.constexpr = not cfg.SOFTCAP and t.p_alibi_slopes is None and t.p_qq_bias is None
+    V_TRANSPOSED: tl.constexpr = cfg.BLOCK_M < FULL_BLOCK_M
+    # Probabilities up to 2^8 leave fp16 its subnormal numbers for what does not count, and room above for lazy
+    # rescaling and for anchors that rounding moves.
+    HEADROOM: tl.constexpr = (4 if cfg.LAZY else 8) if cfg.FP8_IN_FP16 else 0
     for i_tile in range(tile_lo, tile_hi):
         o_n = i_tile * cfg.TILE + tl.arange(0, cfg.TILE)
         m_key = (o_n >= block.key_lo) & (o_n < block.key_hi)
-        i_block = tile_blocks(loop.p_table_row, i_tile, block.key_hi, cfg, MASKED)
-        # [N, D]
-        b_k = load_tile(loop.p_k, i_block, o_n, m_key, t.stride_k_block, t.stride_k_token, cfg, MASKED)
-        b_v = load_tile(loop.p_v, i_block, o_n, m_key, t.stride_v_block, t.stride_v_token, cfg, MASKED)
+        if cfg.PAGES_AHEAD:
+            i_block = spread_pages(b_page, cfg)
+            b_page = pages_of_tile(loop.p_table_row, i_tile + 1, block.key_hi, cfg)
+        else:
+            i_block = tile_blocks(loop.p_table_row, i_tile, block.key_hi, cfg, MASKED)
+        o_slot = slots_of_tile(i_tile, o_n, cfg)
+        # [N, D]; V is [D, N] where V_TRANSPOSED
+        b_k = load_tile(loop.p_k, i_block, o_slot, m_key, t.stride_k_block, t.stride_k_token, cfg, MASKED)
+        b_v = load_tile(loop.p_v, i_block, o_slot, m_key, t.stride_v_block, t.stride_v_token, cfg, MASKED, V_TRANSPOSED)
         if not cfg.NATIVE_FP8:
             b_k = to_compute(b_k, cfg.COMPUTE)
         b_s = scores(loop.b_q, b_k, cfg.TRANSPOSED)
@@ -297,24 +363,29 @@ def attend(b_acc, b_m, b_l, tile_lo, tile_hi, t, block, loop, cfg, MASKED: tl.co
             scale_log2 = 1.0
         if MASKED:
             b_s = mask_scores(b_s, o_n, block, cfg)
-        b_p, b_acc, b_m, b_l = online_softmax(b_s, scale_log2, b_acc, b_m, b_l, cfg.TRANSPOSED, cfg.LAZY)
-        b_acc = accumulate(b_p, to_compute(b_v, cfg.COMPUTE), b_acc, cfg.TRANSPOSED)
-    return b_acc, b_m, b_l
+        b_p, b_acc, b_m, b_l = online_softmax(
+            b_s, scale_log2, b_acc, b_m, b_l, cfg.TRANSPOSED, cfg.LAZY, cfg.FP8_IN_FP16 and PLAIN, HEADROOM
+        )
+        b_acc = accumulate(b_p, to_compute(b_v, cfg.COMPUTE), b_acc, cfg.TRANSPOSED, V_TRANSPOSED)
+    return b_page, b_acc, b_m, b_l
 
 
 @triton.jit
 def attend_range(tile_lo, tile_hi, t, block, loop, cfg):
     """State after the tiles tile_lo..tile_hi - 1, mask-free where every row sees the whole tile."""
     b_acc, b_m, b_l = initial_state(cfg.BLOCK_M, cfg.HEAD_PAD, cfg.TRANSPOSED)
+    b_page = 0
+    if cfg.PAGES_AHEAD:
+        b_page = pages_of_tile(loop.p_table_row, tile_lo, block.key_hi, cfg)
     if cfg.MASK_SPLIT:
         full_hi = tl.maximum(tl.minimum(block.full_hi // cfg.TILE, tile_hi), tile_lo)
         full_lo = tile_lo
         if cfg.WINDOW > 0:
             full_lo = tl.minimum(tl.maximum(tl.cdiv(block.full_lo, cfg.TILE), tile_lo), tile_hi)
             full_hi = tl.maximum(full_hi, full_lo)
-            b_acc, b_m, b_l = attend(b_acc, b_m, b_l, tile_lo, full_lo, t, block, loop, cfg, True)
-        b_acc, b_m, b_l = attend(b_acc, b_m, b_l, full_lo, full_hi, t, block, loop, cfg, False)
-        b_acc, b_m, b_l = attend(b_acc, b_m, b_l, full_hi, tile_hi, t, block, loop, cfg, True)
+            b_page, b_acc, b_m, b_l = attend(b_page, b_acc, b_m, b_l, tile_lo, full_lo, t, block, loop, cfg, True)
+        b_page, b_acc, b_m, b_l = attend(b_page, b_acc, b_m, b_l, full_lo, full_hi, t, block, loop, cfg, False)
+        b_page, b_acc, b_m, b_l = attend(b_page, b_acc, b_m, b_l, full_hi, tile_hi, t, block, loop, cfg, True)
     else:
-        b_acc, b_m, b_l = attend(b_acc, b_m, b_l, tile_lo, tile_hi, t, block, loop, cfg, True)
+        b_page, b_acc, b_m, b_l = attend(b_page, b_acc, b_m, b_l, tile_lo, tile_hi, t, block, loop, cfg, True)
     return b_acc, b_m, b_l

@@ -38,6 +38,21 @@ def to_compute(b_x, COMPUTE: tl.constexpr):
 
 
 @triton.jit
+def to_fp16_rows(b_x, CHANNEL_AXIS: tl.constexpr):
+    """(b_x in fp16, [M] powers of two that undo its scaling): each row's largest value goes to 2^15 .. 2^16.
+
+    Exact for bf16 and fp8 values down to 2^-31 of the row's largest; what lies below is off by less than 2^-41 of it.
+    """
+    b_x = b_x.to(tl.float32)
+    b_exponent = (tl.max(tl.abs(b_x), CHANNEL_AXIS).to(tl.int32, bitcast=True) >> 23) & 255
+    # Both factors stay normal numbers. A row with infinity or NaN has exponent 255, and keeps them.
+    b_exponent = tl.maximum(b_exponent, 16)
+    b_factor = ((269 - b_exponent) << 23).to(tl.float32, bitcast=True)
+    b_undo = ((b_exponent - 15) << 23).to(tl.float32, bitcast=True)
+    return (b_x * tl.expand_dims(b_factor, CHANNEL_AXIS)).to(tl.float16), b_undo
+
+
+@triton.jit
 def per_row(b_x, TRANSPOSED: tl.constexpr):
     """[M] -> broadcastable along the keys of a score tile."""
     return b_x[None, :] if TRANSPOSED else b_x[:, None]
@@ -61,10 +76,15 @@ def scores(b_q, b_k, TRANSPOSED: tl.constexpr):
 
 
 @triton.jit
-def accumulate(b_p, b_v, b_acc, TRANSPOSED: tl.constexpr):
-    """b_acc + P V. b_p is [M, N] or [N, M]; b_v is [N, D]; b_acc is [M, D], or [D, M] when transposed."""
+def accumulate(b_p, b_v, b_acc, TRANSPOSED: tl.constexpr, V_TRANSPOSED: tl.constexpr = False):
+    """b_acc + P V. b_p is [M, N] or [N, M]; b_v is [N, D]; b_acc is [M, D], or [D, M] when transposed.
+
+    V_TRANSPOSED, with a transposed product: b_v is [D, N] already.
+    """
     b_p = b_p.to(b_v.dtype)
-    if TRANSPOSED:
+    if V_TRANSPOSED:
+        return dot(b_v, b_p, b_acc)
+    elif TRANSPOSED:
         # [D, N] x [N, M] -> [D, M]
         return dot(tl.trans(b_v), b_p, b_acc)
     else:
@@ -95,14 +115,28 @@ def rebase(b_acc, b_m, b_l, b_m_new, TRANSPOSED: tl.constexpr):
 
 
 @triton.jit
-def online_softmax(b_s, scale_log2, b_acc, b_m, b_l, TRANSPOSED: tl.constexpr, LAZY: tl.constexpr):
+def online_softmax(
+    b_s,
+    scale_log2,
+    b_acc,
+    b_m,
+    b_l,
+    TRANSPOSED: tl.constexpr,
+    LAZY: tl.constexpr,
+    ROW_SCALE: tl.constexpr = False,
+    HEADROOM: tl.constexpr = 0,
+):
     """One step of the recurrence on a score tile: probabilities of the tile and the re-based state.
 
     b_s is [M, N] or [N, M], masked entries -inf; scale_log2 > 0 is still to be applied and folds into the
-    subtraction of the maximum as one fused multiply-add.
+    subtraction of the maximum as one fused multiply-add. It is one number, or [M] with ROW_SCALE. The anchor of the
+    exponents lies HEADROOM (log2) below the maximum, so that probabilities reach 2^HEADROOM.
     """
     KEY_AXIS: tl.constexpr = 0 if TRANSPOSED else 1
-    b_m_new = tl.maximum(b_m, tl.max(b_s, KEY_AXIS) * scale_log2)
+    if HEADROOM > 0:
+        b_m_new = tl.maximum(b_m, tl.max(b_s, KEY_AXIS) * scale_log2 - HEADROOM)
+    else:
+        b_m_new = tl.maximum(b_m, tl.max(b_s, KEY_AXIS) * scale_log2)
     if LAZY:
         # One vote for the whole workgroup; P stays below 2^threshold. Only the accumulator is worth a branch.
         exceeds = tl.max(b_m_new - b_m, 0) > RESCALE_THRESHOLD_LOG2
@@ -113,7 +147,10 @@ def online_softmax(b_s, scale_log2, b_acc, b_m, b_l, TRANSPOSED: tl.constexpr, L
         b_m, b_l = b_m_new, b_l * b_alpha
     else:
         b_acc, b_m, b_l = rebase(b_acc, b_m, b_l, b_m_new, TRANSPOSED)
-    b_p = tl.exp2(b_s * scale_log2 - per_row(b_m, TRANSPOSED))
+    if ROW_SCALE:
+        b_p = tl.exp2(b_s * per_row(scale_log2, TRANSPOSED) - per_row(b_m, TRANSPOSED))
+    else:
+        b_p = tl.exp2(b_s * scale_log2 - per_row(b_m, TRANSPOSED))
     return b_p, b_acc, b_m, b_l + tl.sum(b_p, KEY_AXIS)
 
 

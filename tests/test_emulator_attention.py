@@ -64,6 +64,7 @@ LEVERS: dict[str, dict[str, Any]] = {
     "one mask": {"mask_once": True, "mask_split": False},
     "one limit": {"mask_limit": True},
     "denormals kept": {"flush_denormals": False},
+    "pages ahead": {"pages_ahead": True},
 }
 
 
@@ -121,6 +122,10 @@ def test_the_dispatched_spec(fields: dict[str, Any], options: EmulatorOptions) -
 
 def test_native_fp8_product(options: EmulatorOptions) -> None:
     _check_unified(FP8, SPECS["2d"].with_changes(fp8_native_qk=True), options)
+
+
+def test_fp8_in_fp16(options: EmulatorOptions) -> None:
+    _check_unified({"kv_dtype": "fp8_e4m3"}, SPECS["2d"].with_changes(fp8_in_fp16=True, pages_ahead=True), options)
 
 
 ASYNC: dict[str, Any] = {"async_copy": True, "num_stages": 3, "block_m": 64}

@@ -25,3 +25,22 @@ def test_float32_rounds_to_the_nearest_even_bf16(device):
         through_bf16[(1,)](x, y, z, 1024)
     torch.testing.assert_close(y, x.bfloat16(), rtol=0, atol=0, equal_nan=True)
     torch.testing.assert_close(z, x.bfloat16().float(), rtol=0, atol=0, equal_nan=True)
+
+
+@triton.jit
+def widened(p_x, p_y, N: tl.constexpr):
+    o_n = tl.arange(0, N)
+    tl.store(p_y + o_n, tl.load(p_x + o_n).to(p_y.dtype.element_ty))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_every_e4m3_code_widens_to_its_value(dtype, device):
+    if device != "cpu":
+        pytest.skip("the interpreter runs on the CPU")
+    from workbench.interpreter import e4m3_with_nan
+
+    codes = torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn)
+    values = torch.empty(256, dtype=dtype)
+    with e4m3_with_nan():
+        widened[(1,)](codes, values, 256)
+    torch.testing.assert_close(values, codes.to(dtype), rtol=0, atol=0, equal_nan=True)

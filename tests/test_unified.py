@@ -91,6 +91,8 @@ LEVERS = {
     "lazy_rescale transposed": {"lazy_rescale": True, "transposed_qk": True},
     "i64_addressing": {"i64_addressing": True},
     "wide tile": {"block_m": 64, "tile_size": 128},
+    "pages_ahead": {"pages_ahead": True},
+    "pages_ahead, one masked loop": {"pages_ahead": True, "mask_split": False, "tile_size": 16},
 }
 
 
@@ -111,6 +113,75 @@ def test_levers_under_a_window_and_biases(lever, device):
 def test_fp8_cache_and_query(q_dtype, dtype, lane, device):
     fp8 = problem(dtype=dtype, kv_dtype="fp8_e4m3", q_dtype=q_dtype, softcap=5.0, use_sinks=True)
     check(fp8, SPECS[lane], device)
+
+
+FP8_BF16 = problem(kv_dtype="fp8_e4m3", use_sinks=True)
+IN_FP16 = {
+    "plain": {},
+    "lazy_rescale": {"lazy_rescale": True},
+    "transposed_qk": {"transposed_qk": True},
+    "8 rows, pages ahead": {"transposed_qk": True, "block_m": 8, "pages_ahead": True},
+}
+
+
+@pytest.mark.parametrize("levers", IN_FP16)
+def test_fp8_in_fp16(levers, device):
+    check(FP8_BF16, SPECS["3d"].with_changes(fp8_in_fp16=True, **IN_FP16[levers]), device)
+
+
+def test_fp8_in_fp16_under_a_window_and_biases(device):
+    everything = problem(kv_dtype="fp8_e4m3", q_dtype="fp8_e4m3", **FEATURES["all"])
+    check(everything, SPECS["2d"].with_changes(fp8_in_fp16=True), device)
+
+
+def test_fp8_in_fp16_takes_the_range_of_bf16_queries(device):
+    inputs = make_unified_inputs(FP8_BF16, device=device)
+    inputs.q.mul_(torch.logspace(-60, 18, inputs.q.shape[0], 2.0, device=device, dtype=inputs.q.dtype)[:, None, None])
+    check(FP8_BF16, SPECS["2d"].with_changes(fp8_in_fp16=True), device, inputs=inputs)
+
+
+@pytest.mark.parametrize("in_fp16", [False, True])
+def test_every_e4m3_code_of_a_value_arrives(in_fp16, device):
+    """One key: the output is its value, NaN where that is NaN."""
+    one = problem(seq_lens=((1, 1),), head_size=256, num_query_heads=2, num_kv_heads=1, kv_dtype="fp8_e4m3")
+    inputs = make_unified_inputs(one, device=device)
+    codes = torch.arange(256, dtype=torch.uint8, device=device).view(torch.float8_e4m3fn)
+    inputs.v_cache.view(torch.uint8)[:] = codes.view(torch.uint8)
+    inputs.v_scale.fill_(1.0)
+    out = run_unified(one, inputs, spec=SPECS["2d"].with_changes(fp8_in_fp16=in_fp16)).out
+    torch.testing.assert_close(out, codes.to(out.dtype).expand_as(out), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("in_fp16", [False, True])
+def test_every_e4m3_code_of_a_key_counts(in_fp16, device):
+    """Key n holds code n; its score decides how much of value n = +-1 arrives. The keys that are NaN come second."""
+    codes = torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn).float()
+    finite = codes[codes.isfinite()]
+    keyed = problem(seq_lens=((1, finite.numel()),), head_size=16, num_query_heads=2, num_kv_heads=1)
+    keyed = keyed.with_changes(kv_dtype="fp8_e4m3", softmax_scale=1.0)
+    inputs = make_unified_inputs(keyed, device=device, poison=False)
+    slots = inputs.block_table[0, torch.arange(finite.numel()) // 16].long(), torch.arange(finite.numel()) % 16
+    for cache, values in ((inputs.k_cache, finite), (inputs.v_cache, torch.arange(finite.numel()) % 2 * 2.0 - 1.0)):
+        cache.view(torch.uint8).zero_()
+        cache[slots[0], slots[1], 0, 0] = values.to(device).to(cache.dtype)
+    inputs.k_scale.fill_(1.0)
+    inputs.q.zero_()
+    inputs.q[:, :, 0] = torch.tensor([[2.0**-9, 16.0]])
+    spec = SPECS["2d"].with_changes(fp8_in_fp16=in_fp16)
+    check(keyed, spec, device, inputs=inputs)
+    inputs.k_cache[slots[0][7], slots[1][7], 0, 0] = float("nan")
+    assert run_unified(keyed, inputs, spec=spec).out.isnan().all()
+
+
+@pytest.mark.parametrize("block_size", [64, 128])
+def test_pages_ahead_where_a_page_is_several_tiles(block_size, device):
+    check(problem(block_size=block_size), SPECS["2d"].with_changes(pages_ahead=True), device)
+
+
+@pytest.mark.parametrize(("heads", "levers"), [(16, {}), (10, {"pages_ahead": True}), (6, {"lazy_rescale": True})])
+def test_query_tiles_of_8_rows(heads, levers, device):
+    grouped = problem(num_query_heads=heads, use_sinks=True, use_alibi=True, head_size=80)
+    check(grouped, SPECS["3d"].with_changes(block_m=8, transposed_qk=True, **levers), device)
 
 
 @pytest.mark.parametrize("num_segments", [1, 2, 8, 32])
@@ -297,6 +368,7 @@ BAD_SPECS = {
     "mask_once under a window": (Unified2DSpec(mask_once=True), {"sliding_window": 8}, "mask_once is for full"),
     "mask_limit under a window": (Unified2DSpec(mask_limit=True), {"sliding_window": 8}, "mask_limit is for full"),
     "tile under the group": (Unified2DSpec(), {"num_query_heads": 17, "num_kv_heads": 1}, "block_m=32"),
+    "fp16 products of bf16": (Unified2DSpec(fp8_in_fp16=True), {}, "fp8_in_fp16 needs an fp8_e4m3 cache under bf16"),
     "native fp8 on bf16": (Unified2DSpec(fp8_native_qk=True), {}, "fp8_native_qk needs"),
     "32-bit offsets too short": (Unified2DSpec(i64_addressing=False), {"num_blocks": 2**20}, "would wrap"),
 }
@@ -315,6 +387,15 @@ def test_specs_that_cannot_serve_a_problem(name):
 def test_impossible_geometry(fields):
     with pytest.raises(SpecError, match=next(iter(fields))):
         Unified2DSpec(**fields)
+
+
+def test_levers_that_exclude_each_other_or_the_vendor():
+    with pytest.raises(SpecError, match="exclude each other"):
+        Unified2DSpec(fp8_in_fp16=True, fp8_native_qk=True)
+    small = Unified2DSpec(block_m=8, transposed_qk=True)
+    assert small.compiler_options("nvidia")["num_warps"] == 4
+    with pytest.raises(SpecError, match=r"block_m=8 is for NVIDIA.* use block_m=16"):
+        small.compiler_options("amd")
 
 
 def test_an_unknown_spec_field_lists_the_known_ones():

@@ -1,7 +1,8 @@
-"""Triton's interpreter at a bearable speed, and with the rounding of a GPU."""
+"""Triton's interpreter at a bearable speed, and with the rounding and the NaN of a GPU."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,41 @@ def rounded_bf16() -> Iterator[None]:
         yield
     finally:
         interpreter._convert_float = convert
+
+
+@contextmanager
+def e4m3_with_nan() -> Iterator[None]:
+    """Within the block, e4m3 has its NaN. The interpreter of Triton 3.6 to 3.9 reads the two codes as +-480."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    convert = interpreter._convert_float
+
+    def convert_or_look_up(values: np.ndarray, source: Any, target: Any, rounding_mode: Any) -> np.ndarray:
+        if source != tl.float8e4nv or target not in (tl.float16, tl.bfloat16, tl.float32):
+            return convert(values, source, target, rounding_mode)
+        exact = _e4m3_values()[values]
+        if target == tl.float16:
+            return exact.astype("float16").view("uint16")
+        return exact.view("uint32") if target == tl.float32 else (exact.view("uint32") >> 16).astype("uint16")
+
+    interpreter._convert_float = convert_or_look_up
+    try:
+        yield
+    finally:
+        interpreter._convert_float = convert
+
+
+@functools.cache
+def _e4m3_values() -> np.ndarray:
+    """Float32 value of each of the 256 codes: 4 exponent bits of bias 7, 3 of mantissa, no infinity."""
+    import numpy as np
+
+    codes = np.arange(256)
+    exponent, mantissa = codes >> 3 & 15, codes & 7
+    magnitude = np.where(exponent, 8 + mantissa, mantissa) * 2.0 ** (np.maximum(exponent, 1) - 10)
+    values = np.where(codes & 128, -magnitude, magnitude)
+    return np.where(codes & 127 == 127, np.nan, values).astype(np.float32)
 
 
 def _round_to_bf16(values: np.ndarray) -> np.ndarray:

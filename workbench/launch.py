@@ -144,10 +144,10 @@ def run_in_interpreter(launches: Sequence[KernelLaunch]) -> None:
     """Run on CPU tensors, program by program."""
     import numpy as np
 
-    from workbench.interpreter import patched_once, rounded_bf16
+    from workbench.interpreter import e4m3_with_nan, patched_once, rounded_bf16
 
     for launch in launches:
         function = getattr(kernel_module(launch.module, interpreted=True), launch.kernel)
         # Masked scores are -inf and a row without keys stays at the lowest float: both overflow on purpose.
-        with patched_once(), rounded_bf16(), np.errstate(over="ignore", invalid="ignore"):
+        with patched_once(), rounded_bf16(), e4m3_with_nan(), np.errstate(over="ignore", invalid="ignore"):
             function[launch.grid](**launch.args, **launch.constexprs)

@@ -122,7 +122,9 @@ def _constants(call: UnifiedCall, spec: UnifiedSpec, i64: bool) -> dict[str, Any
         "FAST_PAGED": spec.fast_paged_kv and spec.tile_size % block_size == 0,
         "LAZY": spec.lazy_rescale,
         "NATIVE_FP8": spec.fp8_native_qk,
-        "COMPUTE": call.compute_dtype,
+        "COMPUTE": "fp16" if spec.fp8_in_fp16 else call.compute_dtype,
+        "PAGES_AHEAD": spec.pages_ahead and 0 in (spec.tile_size % block_size, block_size % spec.tile_size),
+        "FP8_IN_FP16": spec.fp8_in_fp16,
         "ALL_DECODE": call.all_decode,
     }
 

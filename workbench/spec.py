@@ -15,6 +15,7 @@ PersistDecode = Literal["qb_major", "hkv_major", "gqa_pair", "gqa_pair_2phase", 
 Grid = Literal["default", "persistent"]
 SCHEDULE_HINTS = ("none", "attention", "memory-bound-attention")
 MIN_DOT_EXTENT = 16  # tl.dot's smallest extent
+TRANSPOSED_BLOCK_M = 8  # of the query rows on NVIDIA, where they are the product's columns
 
 
 def require(condition: bool, message: str) -> None:
@@ -153,6 +154,11 @@ class UnifiedSpec(TritonSpec):
     """One block-table entry per page, not per key, where a tile is whole pages."""
     lazy_rescale: bool = False
     """Re-anchor the running maximum only when a tile exceeds it by more than 8 (log2)."""
+    pages_ahead: bool = False
+    """Block-table entries are read a tile ahead, so that every pipeline stage holds a K and V tile; where tiles are
+    whole pages, or pages whole tiles."""
+    fp8_in_fp16: bool = False
+    """Under bf16, an fp8 cache multiplies in fp16: rows of Q are scaled by powers of two, P reaches 2^8."""
     fp8_native_qk: bool = False
     """fp8 Q and fp8 K multiply without conversion; needs both in fp8."""
     early_launch: bool = False
@@ -163,8 +169,20 @@ class UnifiedSpec(TritonSpec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_tile("block_m", self.block_m, MIN_DOT_EXTENT, 256)
+        if self.transposed_qk:
+            check_tile("block_m", self.block_m, TRANSPOSED_BLOCK_M, 256)
+        else:
+            check_tile("block_m without transposed_qk", self.block_m, MIN_DOT_EXTENT, 256)
+        require(not (self.fp8_in_fp16 and self.fp8_native_qk), "fp8_in_fp16 and fp8_native_qk exclude each other")
         check_tile("tile_size", self.tile_size, MIN_DOT_EXTENT, 256)
+
+    def compiler_options(self, vendor: str) -> dict[str, Any]:
+        require(
+            vendor != "amd" or self.block_m >= MIN_DOT_EXTENT,
+            f"block_m={self.block_m} is for NVIDIA, whose matrix instruction has a side of 8; AMD's smallest is "
+            f"{MIN_DOT_EXTENT}: use block_m={MIN_DOT_EXTENT}",
+        )
+        return super().compiler_options(vendor)
 
     def check(self, problem: UnifiedAttentionProblem) -> None:
         """Raise SpecError unless a kernel of this spec can serve the problem."""
@@ -185,6 +203,11 @@ class UnifiedSpec(TritonSpec):
         require(
             not self.fp8_native_qk or problem.q_dtype == problem.kv_dtype == "fp8_e4m3",
             f"fp8_native_qk needs q and the cache in fp8_e4m3, got {problem.q_dtype} and {problem.kv_dtype}",
+        )
+
+        require(
+            not self.fp8_in_fp16 or (problem.kv_dtype == "fp8_e4m3" and problem.dtype == "bf16"),
+            f"fp8_in_fp16 needs an fp8_e4m3 cache under bf16, got {problem.kv_dtype} under {problem.dtype}",
         )
 
     def uses_i64(self, problem: UnifiedAttentionProblem) -> bool:
