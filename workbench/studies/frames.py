@@ -10,6 +10,8 @@ from workbench.parity.html_table import Cell, Table, plain
 if TYPE_CHECKING:
     import pandas as pd
 
+    from workbench.studies.lever_study import LeverStudy
+
 BLUE, ORANGE, GREEN, RED, VIOLET, TEAL, GREY = (
     "#1f5fbf", "#c2571a", "#1a7f4b", "#b3261e", "#8a3ffc", "#0f7c8a", "#5b6676",
 )  # fmt: skip
@@ -79,3 +81,29 @@ def tidy(axes: Any, *, xlabel: str = "", ylabel: str = "", title: str = "", grid
         axes.grid(axis=grid, color="#e6eaf0")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def variant_table(study: LeverStudy, figures: Mapping[str, str], caption: str = "") -> Table:
+    """A line per variant of a lever study, a column per figure (name -> heading), with the evidence of each column.
+
+    A variant without a kernel has its reason in the last column.
+    """
+    from workbench.studies.lever_views import spell_number
+
+    kinds = {
+        name: next((found.evidence for each in study.outcomes if (found := study.find(each, name)) is not None), "")
+        for name in figures
+    }
+    rows = []
+    for variant, outcome in study.outcomes.items():
+        cells = [plain(variant)]
+        for name in figures:
+            found = study.find(variant, name)
+            value = None if found is None else found.value
+            text = found.text if found is not None and value is None and name != "time" else "–"
+            cells.append(plain(text if value is None else spell_number(value), "num"))
+        rows.append([*cells, plain(outcome.message, "text")])
+    headings = [f"{heading} ({kinds[name]})" if kinds[name] else heading for name, heading in figures.items()]
+    told = any(outcome.message for outcome in study.outcomes.values())
+    shown = rows if told else [row[:-1] for row in rows]
+    return Table(["variant", *headings, *(["why not"] if told else [])], shown, caption)
