@@ -13,6 +13,8 @@ from workbench.bench import bench_scenarios, line_up, noise_of, verdicts
 from workbench.bench.table import bench_tables, bench_title
 from workbench.cli.app import app, main
 from workbench.device import load_device
+from workbench.dispatch import select_spec
+from workbench.dispatch.tuned import TunedEntry, TunedTable, problem_key
 from workbench.errors import BackendUnavailable, ParameterError, RecordError, SpecError
 from workbench.parity import TimingPlan
 from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
@@ -87,6 +89,21 @@ def test_a_change_that_does_not_fit_one_scenario_is_a_row_and_one_that_fits_none
         SpecError, match="num_wraps=8 fits none of the scenarios: Unified2DSpec has no field 'num_wraps'"
     ):
         bench("num_wraps=8")
+
+
+def test_the_heuristics_can_be_asked_for_beside_a_tuned_choice(monkeypatch):
+    device = load_device("h200")
+    paged = Scenario("paged", "tests", UnifiedAttentionProblem(((1, 4000),) * 4, 16, 2, 128, 16))
+    heuristic = select_spec(paged.problem, device, "2d", tuned=False).spec
+    tuned = heuristic.with_changes(num_warps=8)
+    entry = TunedEntry(problem_key(paged.problem), None, (("2d", tuned),), "Measured.")
+    table = TunedTable("h200", "3.6.0", {entry.key: entry})
+    monkeypatch.setattr("workbench.dispatch.tuned.installed_table", lambda device: table)
+    select_spec.cache_clear()
+    _, changed, untuned = line_up(paged, ("2d",), ["num_stages=1", "untuned"], device)
+    select_spec.cache_clear()
+    assert changed.spec == tuned.with_changes(num_stages=1)
+    assert untuned.spec == heuristic
 
 
 def test_a_dense_scenario_has_one_lane_and_the_portable_kernel_can_be_asked_for():

@@ -96,6 +96,8 @@ def test_a_sweep_that_stopped_goes_on_where_it_was(plan, tmp_path):
 
     second = sweep(plan, tmp_path / "records", counted)
     assert calls == []
+    kept = [record for path in (tmp_path / "records").glob("*.parquet") for record in read_records(path)]
+    assert sorted(record.candidate for record in kept) == sorted(record.candidate for record in first.records)
     assert second == first
     final = next((tmp_path / "records").glob("final-*.parquet"))
     assert read_records(final)[0].candidate == "workbench"

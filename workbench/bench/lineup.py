@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 OWN = "workbench"
 PORTABLE = "portable"
+UNTUNED = "untuned"
 LANES = ("auto", "2d", "3d")
 
 
@@ -25,8 +26,9 @@ def line_up(
 ) -> list[Contestant]:
     """`workbench` in every lane, then for each text of changes a contestant in every lane.
 
-    A text is `field=value` pairs separated by commas; the word `portable` among them starts from the plain Triton
-    kernel where the dispatcher has another. A dense scenario has the one lane `dense`. A change that does not fit the
+    A text is `field=value` pairs separated by commas, which change the dispatcher's spec. The word `portable` among
+    them starts from the plain Triton kernel, `untuned` from the heuristics' choice, as if no table of tuned specs were
+    there. A dense scenario has the one lane `dense`. A change that does not fit the
     scenario is a contestant that is refused, with the reason. ParameterError for an unknown lane and for a text that is
     given twice.
     """
@@ -57,19 +59,20 @@ def changed_spec(scenario: Scenario, lane: str, text: str, device: Device | None
     from workbench.device import DEFAULT_DEVICE, load_device
 
     words = [word for word in text.split(",") if word]
-    portable = PORTABLE in words
-    base = dispatched_spec(scenario, lane, device, portable=portable)
-    spec = change_spec(base, [word for word in words if word != PORTABLE])
+    base = dispatched_spec(scenario, lane, device, portable=PORTABLE in words, tuned=UNTUNED not in words)
+    spec = change_spec(base, [word for word in words if word not in (PORTABLE, UNTUNED)])
     plan_without_storage(scenario.problem, spec, device or load_device(DEFAULT_DEVICE))
     return spec
 
 
-def dispatched_spec(scenario: Scenario, lane: str, device: Device | None, *, portable: bool = False) -> KernelSpec:
+def dispatched_spec(
+    scenario: Scenario, lane: str, device: Device | None, *, portable: bool = False, tuned: bool = True
+) -> KernelSpec:
     """What the dispatcher picks in a lane: auto, 2d, 3d or dense."""
     from workbench.dispatch import select_dense_spec, select_path, select_spec
 
     problem = scenario.problem
     if isinstance(problem, DenseAttentionProblem):
-        return select_dense_spec(problem, device, portable=portable).spec
-    chosen = select_path(problem, device).lane if lane == "auto" else lane
-    return select_spec(problem, device, chosen, portable=portable).spec
+        return select_dense_spec(problem, device, portable=portable, tuned=tuned).spec
+    chosen = select_path(problem, device, tuned=tuned).lane if lane == "auto" else lane
+    return select_spec(problem, device, chosen, portable=portable, tuned=tuned).spec

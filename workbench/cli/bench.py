@@ -40,8 +40,8 @@ def bench(
         typer.Option(
             "--spec",
             metavar="FIELD=VALUE,...",
-            help="A candidate: the dispatcher's spec with these fields changed; `portable` among them starts from the "
-            "plain Triton kernel. Repeatable, one candidate each.",
+            help="A candidate: the dispatcher's spec with these fields changed; among them `portable` starts from the "
+            "plain Triton kernel, `untuned` from the heuristics' choice. Repeatable, one candidate each.",
         ),
     ] = None,
     baselines: Annotated[

@@ -116,7 +116,7 @@ def run_sweep(
     timed_on = measuring or executor
     points = list(compile_points(plan, executor, width, compile_job, report))
     own = {scenario.name: own_entries(scenario, plan.device) for scenario in plan.scenarios}
-    records = [untimed_record(point, plan) for point in points if point.why_not]
+    records = [record for scenario in plan.scenarios for record in _untimed(plan, scenario, points, store)]
     jobs = [job for scenario in plan.scenarios for job in _chunks(plan, scenario, points, own[scenario.name])]
     measured = _measure(plan, "measure", jobs, timed_on, store, measuring_width, measure_job, report)
     records += [record for session in measured for record in session]
@@ -198,6 +198,17 @@ def own_entries(scenario: Scenario, device: Device) -> tuple[Entry, ...]:
     specs = {lane: select_spec(problem, device, lane, tuned=False).spec for lane in admitted_lanes(problem)}
     auto = specs[select_path(problem, device, tuned=False).lane]
     return (Entry(OWN, "auto", auto), *(Entry(OWN, lane, spec) for lane, spec in specs.items()))
+
+
+def _untimed(plan: Plan, scenario: Scenario, points: Sequence[Point], store: Store) -> list[Record]:
+    """The records of what is not timed, kept beside the others."""
+    left_out = [point for point in points if point.scenario is scenario and point.why_not]
+    path = store.path("untimed", scenario.name, (plan.device.name, plan.triton, left_out))
+    records = store.load(path)
+    if records is None:
+        records = [untimed_record(point, plan) for point in left_out]
+        store.save(path, records)
+    return records
 
 
 def untimed_record(point: Point, plan: Plan) -> Record:
