@@ -28,6 +28,9 @@ class Geometry:
     matrix_instr_nonkdim: int = 0
     mask_split: bool = True
     early_launch: bool = False
+    pages_ahead: bool = False
+    transposed_qk: bool = False
+    fp8_in_fp16: bool = False
 
 
 @dataclass(frozen=True)

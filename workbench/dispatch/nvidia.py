@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from workbench.dispatch.geometry import Cohort, Geometry
 from workbench.dispatch.grid import WORKGROUPS_PER_CU, smallest_block_m
 from workbench.dispatch.tiles import is_decode, page_tile, widest_block_m
-from workbench.spec import head_pad
+from workbench.spec import TRANSPOSED_BLOCK_M, ceil_power_of_two, head_pad
 
 if TYPE_CHECKING:
     from workbench.device import Device
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 LONG_CONTEXT = 2048
 """Keys from which a d64 prefill gains from tiles of 128."""
+DEEP_CONTEXT = 16_384
+"""Keys from which a split decode has several tiles a segment, and copies two of them ahead."""
 
 
 def select_cohort(problem: UnifiedAttentionProblem, device: Device, lane: str) -> Cohort:
@@ -24,34 +26,48 @@ def select_cohort(problem: UnifiedAttentionProblem, device: Device, lane: str) -
         cohort = _decode(problem, device)
     else:
         cohort = _split_prefill(problem) if lane == "3d" else _prefill(problem, device)
-    return replace(cohort, geometry=replace(cohort.geometry, early_launch=True))
+    geometry = replace(
+        cohort.geometry,
+        early_launch=True,
+        pages_ahead=True,
+        fp8_in_fp16=problem.kv_dtype == "fp8_e4m3" and problem.dtype == "bf16" and problem.q_dtype != "fp8_e4m3",
+    )
+    return replace(cohort, geometry=geometry)
 
 
 def _decode(problem: UnifiedAttentionProblem, device: Device) -> Cohort:
     rows, pad = smallest_block_m(problem), head_pad(problem.head_size)
     base = problem.num_seqs * problem.num_kv_heads
     many = 2 * base >= WORKGROUPS_PER_CU * device.compute_units
-    num_warps = max(1, min(4, pad // 64)) if many else 4
-    tile = page_tile(problem, 32 if pad > 128 else 64)
-    reason = (
-        f"{base} sequences x KV heads {'nearly fill' if many else 'do not fill'} "
-        f"{device.compute_units} compute units, so num_warps {num_warps}."
+    tile = page_tile(problem, 32 if pad > 128 or problem.sliding_window is not None else 64)
+    num_warps = 2 if many else 4
+    count = (
+        f"{base} sequences x KV heads {'nearly fill' if many else 'do not fill'} {device.compute_units} compute units, "
+        f"so num_warps {num_warps}"
     )
-    if many:
-        return Cohort("decode", Geometry(rows, tile, num_warps, num_stages=3), (reason,))
-    # A program has a tile or two: a second loop for whole tiles would cost more code to fetch than masks to apply.
-    return Cohort("decode", Geometry(rows, tile, num_warps, num_stages=2, mask_split=False), (reason,))
+    swapped = problem.max_query_len * problem.group_size <= TRANSPOSED_BLOCK_M and pad <= 128
+    if swapped:
+        rows = TRANSPOSED_BLOCK_M
+        count += "; the rows are the product's 8 columns"
+    # Few programs have a tile or two each: a loop for whole tiles would be more code to fetch than masks to apply.
+    deep = many or problem.max_kv_len >= DEEP_CONTEXT
+    geometry = Geometry(rows, tile, num_warps, 3 if deep else 2, mask_split=many, transposed_qk=swapped)
+    return Cohort("decode", geometry, (f"{count}.",))
 
 
 def _split_prefill(problem: UnifiedAttentionProblem) -> Cohort:
-    rows = max(32, smallest_block_m(problem))
-    wide = head_pad(problem.head_size) > 128
-    geometry = Geometry(rows, page_tile(problem, 32 if wide else 64), 4 if wide else 2, num_stages=2, mask_split=False)
+    longest = ceil_power_of_two(problem.max_query_len * problem.group_size)
+    rows = max(smallest_block_m(problem), min(64, longest))
+    tile = page_tile(problem, 32 if head_pad(problem.head_size) > 128 else 64)
+    geometry = Geometry(rows, tile, num_warps=4, num_stages=3, mask_split=False)
     return Cohort("split-prefill", geometry, (f"{rows} query rows: few blocks, whose keys are split instead.",))
 
 
 def _prefill(problem: UnifiedAttentionProblem, device: Device) -> Cohort:
     rows, reason = widest_block_m(problem, device)
+    longest = ceil_power_of_two(problem.max_query_len * problem.group_size)
+    if rows < 64 <= longest:
+        rows, reason = 64, "64 query rows: one warpgroup's product, faster than smaller tiles on more multiprocessors."
     pad = head_pad(problem.head_size)
     if problem.sliding_window is not None:
         # A block visits few tiles: small ones waste less of them at the window's two edges.

@@ -13,6 +13,7 @@ from workbench.dispatch.grid import (
     num_query_blocks,
     smallest_block_m,
 )
+from workbench.dispatch.tiles import is_decode
 from workbench.dispatch.tuned import Tuned, find_entry
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 Lane = Literal["2d", "3d"]
 LANES: tuple[Lane, ...] = ("2d", "3d")
 
+FILLING_WORKGROUPS = {"amd": WORKGROUPS_PER_CU, "nvidia": 3}
+"""Workgroups per compute unit from which the 2D grid is left whole: §6's, and what an H200 showed."""
 SHORT_CONTEXT = 512
 """Keys up to which splitting them does not pay for its second kernel."""
 
@@ -54,14 +57,15 @@ def select_path(problem: UnifiedAttentionProblem, device: Device | None = None, 
     device, assumed = device_or_default(device)
     blocks = num_query_blocks(problem, smallest_block_m(problem))
     grid = blocks * problem.num_kv_heads
-    target = device.compute_units * WORKGROUPS_PER_CU
+    target = device.compute_units * FILLING_WORKGROUPS[device.vendor]
     count = f"{blocks} query blocks x {problem.num_kv_heads} KV heads = {grid} workgroups"
-    goal = f"the target of {target} ({WORKGROUPS_PER_CU} x {device.compute_units} compute units)"
+    goal = f"the target of {target} ({FILLING_WORKGROUPS[device.vendor]} x {device.compute_units} compute units)"
 
     if entry is not None and entry.lane in LANES:
         return PathChoice(entry.lane, (f"{entry.lane.upper()}: {entry.why}",), grid, target)
     why_2d = []
-    if problem.sliding_window is not None:
+    splits_windows = device.vendor == "nvidia" and is_decode(problem) and grid <= device.compute_units
+    if problem.sliding_window is not None and not splits_windows:
         why_2d.append(f"2D: a window of {problem.sliding_window} keys leaves little to split.")
     if problem.max_kv_len <= SHORT_CONTEXT:
         why_2d.append(f"2D: the longest context, {problem.max_kv_len} keys, is not over {SHORT_CONTEXT}.")
