@@ -42,7 +42,7 @@ LEVERS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "default grid": {"grid": "default"},
     "qb_major": {"persist_decode": "qb_major", "num_persistent": 3},
-    "gqa_pair": {"persist_decode": "gqa_pair", "num_persistent": None},
+    "hkv_major": {"persist_decode": "hkv_major", "num_persistent": 4},
     "tiles of 64, four buffers": {"block_n": 64, "num_buffers": 4},
     "no overlap": {"overlap": False},
     "one masked loop": {"mask_split": False},
