@@ -75,6 +75,7 @@ class Config(NamedTuple):
     COMPUTE: tl.constexpr
     PAGES_AHEAD: tl.constexpr
     FP8_IN_FP16: tl.constexpr
+    LATE_SUM: tl.constexpr
 
 
 class Block(NamedTuple):
@@ -364,7 +365,16 @@ def attend(b_page, b_acc, b_m, b_l, tile_lo, tile_hi, t, block, loop, cfg, MASKE
         if MASKED:
             b_s = mask_scores(b_s, o_n, block, cfg)
         b_p, b_acc, b_m, b_l = online_softmax(
-            b_s, scale_log2, b_acc, b_m, b_l, cfg.TRANSPOSED, cfg.LAZY, cfg.FP8_IN_FP16 and PLAIN, HEADROOM
+            b_s,
+            scale_log2,
+            b_acc,
+            b_m,
+            b_l,
+            cfg.TRANSPOSED,
+            cfg.LAZY,
+            cfg.FP8_IN_FP16 and PLAIN,
+            HEADROOM,
+            cfg.LATE_SUM,
         )
         b_acc = accumulate(b_p, to_compute(b_v, cfg.COMPUTE), b_acc, cfg.TRANSPOSED, V_TRANSPOSED)
     return b_page, b_acc, b_m, b_l
@@ -374,6 +384,8 @@ def attend(b_page, b_acc, b_m, b_l, tile_lo, tile_hi, t, block, loop, cfg, MASKE
 def attend_range(tile_lo, tile_hi, t, block, loop, cfg):
     """State after the tiles tile_lo..tile_hi - 1, mask-free where every row sees the whole tile."""
     b_acc, b_m, b_l = initial_state(cfg.BLOCK_M, cfg.HEAD_PAD, cfg.TRANSPOSED)
+    if cfg.LATE_SUM:
+        b_l = tl.zeros((cfg.TILE, cfg.BLOCK_M) if cfg.TRANSPOSED else (cfg.BLOCK_M, cfg.TILE), tl.float32)
     b_page = 0
     if cfg.PAGES_AHEAD:
         b_page = pages_of_tile(loop.p_table_row, tile_lo, block.key_hi, cfg)
@@ -388,4 +400,6 @@ def attend_range(tile_lo, tile_hi, t, block, loop, cfg):
         b_page, b_acc, b_m, b_l = attend(b_page, b_acc, b_m, b_l, full_hi, tile_hi, t, block, loop, cfg, True)
     else:
         b_page, b_acc, b_m, b_l = attend(b_page, b_acc, b_m, b_l, tile_lo, tile_hi, t, block, loop, cfg, True)
+    if cfg.LATE_SUM:
+        b_l = tl.sum(b_l, 0 if cfg.TRANSPOSED else 1)
     return b_acc, b_m, b_l

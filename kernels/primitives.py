@@ -125,12 +125,14 @@ def online_softmax(
     LAZY: tl.constexpr,
     ROW_SCALE: tl.constexpr = False,
     HEADROOM: tl.constexpr = 0,
+    LATE_SUM: tl.constexpr = False,
 ):
     """One step of the recurrence on a score tile: probabilities of the tile and the re-based state.
 
     b_s is [M, N] or [N, M], masked entries -inf; scale_log2 > 0 is still to be applied and folds into the
     subtraction of the maximum as one fused multiply-add. It is one number, or [M] with ROW_SCALE. The anchor of the
-    exponents lies HEADROOM (log2) below the maximum, so that probabilities reach 2^HEADROOM.
+    exponents lies HEADROOM (log2) below the maximum, so that probabilities reach 2^HEADROOM. With LATE_SUM the
+    denominator b_l has the shape of the tile and is to be summed over the keys after the last one.
     """
     KEY_AXIS: tl.constexpr = 0 if TRANSPOSED else 1
     if HEADROOM > 0:
@@ -144,14 +146,18 @@ def online_softmax(
         b_alpha = tl.exp2(b_m - b_m_new)
         if exceeds:
             b_acc = b_acc * per_row(b_alpha, TRANSPOSED)
-        b_m, b_l = b_m_new, b_l * b_alpha
+        b_m = b_m_new
+        b_l = b_l * (per_row(b_alpha, TRANSPOSED) if LATE_SUM else b_alpha)
+    elif LATE_SUM:
+        b_alpha = tl.exp2(b_m - b_m_new)
+        b_acc, b_m, b_l = b_acc * per_row(b_alpha, TRANSPOSED), b_m_new, b_l * per_row(b_alpha, TRANSPOSED)
     else:
         b_acc, b_m, b_l = rebase(b_acc, b_m, b_l, b_m_new, TRANSPOSED)
     if ROW_SCALE:
         b_p = tl.exp2(b_s * per_row(scale_log2, TRANSPOSED) - per_row(b_m, TRANSPOSED))
     else:
         b_p = tl.exp2(b_s * scale_log2 - per_row(b_m, TRANSPOSED))
-    return b_p, b_acc, b_m, b_l + tl.sum(b_p, KEY_AXIS)
+    return b_p, b_acc, b_m, b_l + (b_p if LATE_SUM else tl.sum(b_p, KEY_AXIS))
 
 
 @triton.jit

@@ -63,6 +63,7 @@ def unified_attention_3d(
     COMPUTE: tl.constexpr,
     PAGES_AHEAD: tl.constexpr,
     FP8_IN_FP16: tl.constexpr,
+    LATE_SUM: tl.constexpr,
     ALL_DECODE: tl.constexpr,
     NUM_SEGMENTS: tl.constexpr,
     REDUCE_ROWS: tl.constexpr = 0,
@@ -89,7 +90,7 @@ def unified_attention_3d(
     )  # fmt: skip
     cfg: tl.constexpr = Config(
         BLOCK_M, TILE, GROUP, HEAD_SIZE, HEAD_PAD, BLOCK_SIZE, WINDOW, SOFTCAP, I64, TRANSPOSED,
-        MASK_ONCE, MASK_LIMIT, MASK_SPLIT, FAST_PAGED, LAZY, NATIVE_FP8, COMPUTE, PAGES_AHEAD, FP8_IN_FP16,
+        MASK_ONCE, MASK_LIMIT, MASK_SPLIT, FAST_PAGED, LAZY, NATIVE_FP8, COMPUTE, PAGES_AHEAD, FP8_IN_FP16, LATE_SUM,
     )  # fmt: skip
     rows_left, block = locate_block(t, num_seqs, tl.program_id(0), tl.program_id(1), cfg, ALL_DECODE)
     if rows_left <= 0:

@@ -64,7 +64,7 @@ LEVERS: dict[str, dict[str, Any]] = {
     "one mask": {"mask_once": True, "mask_split": False},
     "one limit": {"mask_limit": True},
     "denormals kept": {"flush_denormals": False},
-    "pages ahead": {"pages_ahead": True},
+    "pages ahead, late sum": {"pages_ahead": True, "late_sum": True},
 }
 
 

@@ -92,6 +92,8 @@ LEVERS = {
     "i64_addressing": {"i64_addressing": True},
     "wide tile": {"block_m": 64, "tile_size": 128},
     "pages_ahead": {"pages_ahead": True},
+    "late_sum": {"late_sum": True},
+    "late_sum, lazy_rescale, transposed": {"late_sum": True, "lazy_rescale": True, "transposed_qk": True},
     "pages_ahead, one masked loop": {"pages_ahead": True, "mask_split": False, "tile_size": 16},
 }
 

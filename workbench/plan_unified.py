@@ -125,6 +125,7 @@ def _constants(call: UnifiedCall, spec: UnifiedSpec, i64: bool) -> dict[str, Any
         "COMPUTE": "fp16" if spec.fp8_in_fp16 else call.compute_dtype,
         "PAGES_AHEAD": spec.pages_ahead and 0 in (spec.tile_size % block_size, block_size % spec.tile_size),
         "FP8_IN_FP16": spec.fp8_in_fp16,
+        "LATE_SUM": spec.late_sum,
         "ALL_DECODE": call.all_decode,
     }
 

@@ -157,6 +157,8 @@ class UnifiedSpec(TritonSpec):
     pages_ahead: bool = False
     """Block-table entries are read a tile ahead, so that every pipeline stage holds a K and V tile; where tiles are
     whole pages, or pages whole tiles."""
+    late_sum: bool = False
+    """Each lane carries its part of the denominator; the sum over the keys is taken once, behind the loop."""
     fp8_in_fp16: bool = False
     """Under bf16, an fp8 cache multiplies in fp16: rows of Q are scaled by powers of two, P reaches 2^8."""
     fp8_native_qk: bool = False
