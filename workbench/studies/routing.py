@@ -18,7 +18,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from workbench.dispatch import grid_2d, grid_3d, select_path, select_spec
-from workbench.dispatch.grid import WORKGROUPS_PER_CU, visible_keys
+from workbench.dispatch.grid import WORKGROUPS_PER_CU, num_query_blocks, smallest_block_m, visible_keys
+from workbench.dispatch.path import SHORT_CONTEXT
 from workbench.errors import ParameterError
 from workbench.problem import UnifiedAttentionProblem
 from workbench.spec import Unified3DSpec
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from workbench.device import Device
+    from workbench.dispatch.path import Lane
     from workbench.records import Record
 
 UNIFIED_SETS = ("default", "creative", "fmha", "gqa", "serving")
@@ -81,7 +83,7 @@ class Queue:
 
 def queue_of(problem: UnifiedAttentionProblem, device: Device, lane: str) -> Queue:
     """The queue model for the spec that dispatch has for the lane."""
-    spec = select_spec(problem, device, lane).spec
+    spec = select_spec(problem, device, lane, tuned=False).spec
     split = isinstance(spec, Unified3DSpec)
     segments = spec.num_segments if isinstance(spec, Unified3DSpec) else 1
     grid = grid_3d(problem, spec.block_m, segments) if split else grid_2d(problem, spec.block_m)
@@ -90,6 +92,13 @@ def queue_of(problem: UnifiedAttentionProblem, device: Device, lane: str) -> Que
     tiles = -(-visible_keys(problem, spec.block_m) // spec.tile_size)
     tiles = -(-tiles // segments)
     return Queue(prod(grid), rounds, tiles, segments, rounds * tiles * spec.block_m, prod(grid) / (rounds * slots))
+
+
+def specification_lane(problem: UnifiedAttentionProblem, device: Device) -> Lane:
+    """The rule of specification §6: 2D under a window, for a short context, or with a grid over 4 a compute unit."""
+    grid = num_query_blocks(problem, smallest_block_m(problem)) * problem.num_kv_heads
+    flat = problem.sliding_window is not None or problem.max_kv_len <= SHORT_CONTEXT
+    return "2d" if flat or grid > WORKGROUPS_PER_CU * device.compute_units else "3d"
 
 
 def gain(problem: UnifiedAttentionProblem, device: Device) -> float:
@@ -107,7 +116,7 @@ def route_frame(device: Device, shape: Shape, batches: Sequence[int], contexts: 
     for batch in batches:
         for context in contexts:
             problem = shape.problem(batch, context)
-            path = select_path(problem, device)
+            path = select_path(problem, device, tuned=False)
             flat, split = queue_of(problem, device, "2d"), queue_of(problem, device, "3d")
             found.append(
                 {
@@ -135,7 +144,10 @@ def route_frame(device: Device, shape: Shape, batches: Sequence[int], contexts: 
 
 
 def measured_frame(records: Sequence[Record], device: Device) -> pd.DataFrame:
-    """A line per scenario that was timed in both lanes: 2D time over 3D time, what the rule takes, the queue model."""
+    """A line per scenario that was timed in both lanes: 2D time over 3D time, what the rules take, the queue model.
+
+    `lane` and `loss` are of dispatch as it is, heuristics alone; `rule` and `rule_loss` of specification §6.
+    """
     import pandas as pd
 
     by_scenario: dict[tuple[str, str], dict[str, Record]] = {}
@@ -147,23 +159,30 @@ def measured_frame(records: Sequence[Record], device: Device) -> pd.DataFrame:
         if not {"2d", "3d"} <= set(lanes):
             continue
         problem: Any = lanes["2d"].problem
-        path = select_path(problem, device)
+        path, rule = select_path(problem, device, tuned=False), specification_lane(problem, device)
         ratio = median(lanes["2d"].samples) / median(lanes["3d"].samples)
         found.append(
             {
                 "scenario": scenario,
                 "lane": path.lane,
+                "rule": rule,
                 "context": problem.max_kv_len,
                 "window": problem.sliding_window,
                 "fill": path.grid / path.target,
                 "gain": gain(problem, device),
                 "ratio": ratio,
-                "loss": max(1.0, ratio if path.lane == "2d" else 1 / ratio),
+                "loss": _loss(ratio, path.lane),
+                "rule_loss": _loss(ratio, rule),
                 "hardware": lanes["2d"].environment.get("device", ""),
                 "evidence": "measured; gain modelled",
             }
         )
     return pd.DataFrame(found)
+
+
+def _loss(ratio: float, lane: Lane) -> float:
+    """Time of the lane over that of the faster one."""
+    return max(1.0, ratio if lane == "2d" else 1 / ratio)
 
 
 def stored_records(device: str, sets: Sequence[str] = UNIFIED_SETS) -> list[Record]:
