@@ -58,8 +58,8 @@ def _decode(problem: UnifiedAttentionProblem, device: Device) -> Cohort:
 def _split_prefill(problem: UnifiedAttentionProblem) -> Cohort:
     longest = ceil_power_of_two(problem.max_query_len * problem.group_size)
     rows = max(smallest_block_m(problem), min(64, longest))
-    tile = page_tile(problem, 32 if head_pad(problem.head_size) > 128 else 64)
-    geometry = Geometry(rows, tile, num_warps=4, num_stages=3, mask_split=False)
+    pad = head_pad(problem.head_size)
+    geometry = Geometry(rows, page_tile(problem, 32 if pad > 128 else 64), _warps(rows, pad), 3, mask_split=False)
     return Cohort("split-prefill", geometry, (f"{rows} query rows: few blocks, whose keys are split instead.",))
 
 
@@ -77,10 +77,15 @@ def _prefill(problem: UnifiedAttentionProblem, device: Device) -> Cohort:
     elif pad == 128:
         rows, tile, num_stages = _at_most(64, rows, problem), 64, 3
     else:
-        tile, num_stages = (128, 3) if rows == 128 and problem.max_kv_len >= LONG_CONTEXT else (64, 2)
-    # More than 128 accumulator registers a lane would spill: rows * pad / (32 lanes * warps).
-    num_warps = max(4, min(8, rows * pad // (128 * 32)))
-    return Cohort("prefill", Geometry(rows, page_tile(problem, tile), num_warps, num_stages), (reason,))
+        # An fp8 tile takes registers twice while it is converted.
+        long = rows == 128 and problem.max_kv_len >= LONG_CONTEXT and problem.kv_dtype != "fp8_e4m3"
+        tile, num_stages = (128, 3) if long else (64, 2)
+    return Cohort("prefill", Geometry(rows, page_tile(problem, tile), _warps(rows, pad), num_stages), (reason,))
+
+
+def _warps(rows: int, pad: int) -> int:
+    """As many as leave a lane under 128 accumulator registers, rows * pad / (32 lanes * warps): more would spill."""
+    return 8 if rows * pad > 128 * 32 * 3 else 4
 
 
 def _at_most(limit: int, rows: int, problem: UnifiedAttentionProblem) -> int:
