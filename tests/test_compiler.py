@@ -24,7 +24,8 @@ from workbench.compiler import (
 from workbench.compiler.cache import entry_path
 from workbench.compiler.normalise import machine_code_digest
 from workbench.compiler.pool import worker_environment
-from workbench.compiler.versions import PATHS_VARIABLE, find_triton
+from workbench.compiler.service import input_digests, is_cached
+from workbench.compiler.versions import PATHS_VARIABLE, compiler_digest, find_triton
 from workbench.errors import CompileError, TargetError, TritonVersionError
 
 SOURCE = """
@@ -62,6 +63,46 @@ def request_for(path, *, target="gfx950", pointers=None, **changes):
         **changes,
     }
     return KernelRequest(kernel=KernelRef("kernels_here", "scale", str(path)), target=target, **fields)
+
+
+@EACH_VERSION
+def test_inputs_differ_where_the_code_may_and_nowhere_else(version, kernel_file, tmp_path):
+    request = request_for(kernel_file, triton_version=version)
+    moved, faster = tmp_path / "moved.py", tmp_path / "faster.py"
+    moved.write_text(f"# Elsewhere.\n\n{SOURCE}")
+    faster.write_text(SOURCE.replace("* factor", "* factor * factor"))
+    changed = [
+        {"constexprs": {"BLOCK": 512}}, {"options": {"num_warps": 8}}, {"options": {"waves_per_eu": 3}},
+        {"knobs": {"use_buffer_ops": False}}, {"target": "gfx942"}, {"pointers": pointer_argument("float16")},
+    ]  # fmt: skip
+    others = [request_for(kernel_file, triton_version=version, **changes) for changes in changed]
+    same, *different = input_digests(
+        [request, request_for(moved, triton_version=version), request_for(faster, triton_version=version), *others]
+    )
+    assert different[0] == same
+    assert len({same, *different[1:]}) == len(others) + 2
+    assert not is_cached(request)
+
+
+def test_inputs_of_a_kernel_that_the_frontend_refuses_are_an_error(kernel_file):
+    refused, taken = input_digests([request_for(kernel_file, constexprs={"BLOCK": 1000}), request_for(kernel_file)])
+    assert "must be a power of 2" in str(refused)
+    assert isinstance(taken, str)
+
+
+def test_an_edited_compiler_is_another(tmp_path, monkeypatch):
+    package = tmp_path / "triton"
+    for name in ("_C/libtriton.so", "compiler/code.py", "backends/amd/lib/ocml.bc", "backends/nvidia/bin/ptxas"):
+        path = package / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    monkeypatch.setattr("workbench.compiler.versions.find_triton", lambda version: tmp_path)
+    digests = [compiler_digest("first", "hip")]
+    for edited in ("backends/nvidia/bin/ptxas", "backends/amd/lib/ocml.bc", "compiler/code.py", "_C/libtriton.so"):
+        (package / edited).write_text("edited")
+        digests.append(compiler_digest(edited, "hip"))
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 4
 
 
 @EACH_VERSION

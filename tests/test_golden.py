@@ -210,6 +210,8 @@ def gate(tmp_path, monkeypatch):
     outcomes = {"2d/a": entry("a"), "2d/b": entry("b"), "dense/c": entry("c")}
     monkeypatch.setattr(golden, "data_path", tmp_path.joinpath)
     monkeypatch.setattr(golden, "shipped_requests", lambda *_: {name: name for name in outcomes})
+    monkeypatch.setattr(golden, "is_cached", lambda request: False)
+    monkeypatch.setattr(golden, "input_digests", lambda requests, progress: [repr(outcomes[name]) for name in requests])
     monkeypatch.setattr(golden, "compile_many", lambda requests, progress: [outcomes[name] for name in requests])
     monkeypatch.setattr(golden, "make_entry", lambda outcome: outcome)
     run("update", "--triton", "3.6.0", "--target", "gfx950")
@@ -234,6 +236,49 @@ def test_check_names_the_altered_variant_only(gate):
     assert "77 VGPRs" in output
     assert "2d/a" not in output
     assert "as on record" in run("check", "--variant", "dense/*")
+
+
+@pytest.fixture
+def compiled(gate, monkeypatch):
+    """Names of the variants that the gate compiles."""
+    names = []
+
+    def compile_many(requests, **_):
+        names.extend(requests)
+        return [gate[name] for name in requests]
+
+    monkeypatch.setattr(golden, "compile_many", compile_many)
+    return names
+
+
+@pytest.mark.usefixtures("gate")
+def test_what_the_compiler_makes_of_the_ir_on_record_is_not_compiled(compiled):
+    assert "3 variants, as on record; 3 of them by their IR" in run("check")
+    assert compiled == []
+    assert "3 variants, as on record\n" in run("check", "--every")
+    assert len(compiled) == 3
+
+
+def test_another_ir_is_compiled_and_may_give_the_same_code(gate, compiled, monkeypatch):
+    monkeypatch.setattr(golden, "input_digests", lambda requests, progress: [f"{name} anew" for name in requests])
+    assert "3 variants, as on record\n" in run("check")
+    assert compiled == list(gate)
+    compiled.clear()
+    run("update", "--triton", "3.6.0", "--target", "gfx950")
+    compiled.clear()
+    assert "3 of them by their IR" in run("check")
+    assert compiled == []
+
+
+@pytest.mark.parametrize("edit", [{"sha256": "x"}, {"spills": 7}, {"seal": ""}, {"seal": "0" * 64}])
+@pytest.mark.usefixtures("gate")
+def test_an_entry_that_was_edited_is_compiled(compiled, edit):
+    path = golden.golden_path("3.6.0", "gfx950")
+    entries = golden.read_entries(path)
+    golden.write_entries(path, entries | {"2d/b": replace(entries["2d/b"], **edit)})
+    output = run("check", code=1 if "sha256" in edit else 0)
+    assert compiled == ["2d/b"]
+    assert ("altered   2d/b" in output) == ("sha256" in edit)
 
 
 def test_check_names_appeared_and_vanished(gate):

@@ -2,6 +2,11 @@
 
 data/golden/<triton version>-<target>.json holds one entry for each variant. Register and LDS figures stand beside the
 digest only so that a difference can be read; the digest decides.
+
+Code is made from what Triton's passes are given: the same compiler makes the same code of the same IR. Each entry is
+therefore sealed with a digest of both, its own figures included. While the seal holds, the code is as on record without
+being made anew; where it does not, for a changed kernel, another compiler or an entry that was edited, the variant is
+compiled.
 """
 
 from __future__ import annotations
@@ -9,17 +14,21 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from workbench.compiler.artifact import CompiledKernel
 from workbench.compiler.normalise import normalise_assembly
-from workbench.compiler.service import Progress, compile_many
+from workbench.compiler.service import Progress, compile_many, input_digests, is_cached
 from workbench.compiler.shipped import shipped_requests
 from workbench.errors import CompileError, GoldenError
 from workbench.resources import data_path
+
+if TYPE_CHECKING:
+    from workbench.compiler.request import KernelRequest
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,13 @@ class GoldenEntry:
     spills: int | None
     """Vector registers spilled to scratch."""
     lds_bytes: int
+    seal: str = ""
+    """SHA-256 of this entry and of what the compiler makes it from; empty where that was never put on record."""
+
+    def sealed(self, inputs: str) -> GoldenEntry:
+        """The entry under the seal of those inputs (workbench.compiler.service.input_digests)."""
+        content = asdict(replace(self, seal=""))
+        return replace(self, seal=sha256(f"{inputs} {json.dumps(content, sort_keys=True)}".encode()).hexdigest())
 
     def describe(self) -> str:
         """The figures beside the digest, in words."""
@@ -68,6 +84,8 @@ class GateResult:
     comparison: Comparison
     errors: dict[str, CompileError]
     """Variants that no longer compile."""
+    held: tuple[str, ...] = ()
+    """Variants whose seal held, so that they were not compiled."""
 
     @property
     def spilling(self) -> tuple[str, ...]:
@@ -121,26 +139,30 @@ def write_entries(path: Path, entries: Mapping[str, GoldenEntry]) -> None:
 
 
 def check_pair(
-    triton_version: str, target: str, pattern: str | None = None, *, progress: Progress | None = None
+    triton_version: str,
+    target: str,
+    pattern: str | None = None,
+    *,
+    every: bool = False,
+    progress: Progress | None = None,
 ) -> GateResult:
-    """Compile the shipped variants that the pattern selects and hold them against the record."""
-    recorded = read_entries(golden_path(triton_version, target))
-    requests = shipped_requests(target, triton_version)
-    wanted = matching(recorded.keys() | requests.keys(), pattern)
-    if not wanted:
-        raise GoldenError(f"no variant matches {pattern!r}; they are called, e.g., {', '.join(list(requests)[:3])}")
-    requests = {name: request for name, request in requests.items() if name in wanted}
-    recorded = {name: entry for name, entry in recorded.items() if name in wanted}
-    outcomes = compile_many(list(requests.values()), progress=progress)
-    current = {}
+    """Hold the code of the shipped variants that the pattern selects against the record.
+
+    every: compile also those whose seal holds.
+    """
+    recorded, requests = _selected(triton_version, target, pattern)
+    held = {} if every else _held(requests, recorded, progress)
+    compiled = {name: request for name, request in requests.items() if name not in held}
+    outcomes = compile_many(list(compiled.values()), progress=progress)
+    current = dict(held)
     errors = {}
-    for name, outcome in zip(requests, outcomes, strict=True):
+    for name, outcome in zip(compiled, outcomes, strict=True):
         if isinstance(outcome, CompileError):
             errors[name] = outcome
         else:
             current[name] = make_entry(outcome)
     judged = {name: entry for name, entry in recorded.items() if name not in errors}
-    return GateResult(recorded, current, compare(judged, current), errors)
+    return GateResult(recorded, current, compare(judged, current), errors, tuple(held))
 
 
 def update_pair(
@@ -148,11 +170,47 @@ def update_pair(
 ) -> GateResult:
     """Put the selected variants on record; the others, and those that do not compile, keep their entries."""
     result = check_pair(triton_version, target, pattern, progress=progress)
-    if result.comparison:
-        path = golden_path(triton_version, target)
-        kept = {name: e for name, e in read_entries(path).items() if name not in result.comparison.vanished}
-        write_entries(path, kept | result.current)
+    _, requests = _selected(triton_version, target, pattern)
+    unsealed = [name for name in result.current if name not in result.held]
+    digests = input_digests([requests[name] for name in unsealed], progress=progress)
+    current = dict(result.current)
+    for name, inputs in zip(unsealed, digests, strict=True):
+        if not isinstance(inputs, CompileError):
+            current[name] = current[name].sealed(inputs)
+    path = golden_path(triton_version, target)
+    before = read_entries(path)
+    after = {name: entry for name, entry in before.items() if name not in result.comparison.vanished} | current
+    if after != before:
+        write_entries(path, after)
     return result
+
+
+def _selected(triton_version: str, target: str, pattern: str | None) -> tuple[Entries, dict[str, KernelRequest]]:
+    """What is on record and what is shipped, as far as the pattern selects it."""
+    recorded = read_entries(golden_path(triton_version, target))
+    requests = shipped_requests(target, triton_version)
+    wanted = matching(recorded.keys() | requests.keys(), pattern)
+    if not wanted:
+        raise GoldenError(f"no variant matches {pattern!r}; they are called, e.g., {', '.join(list(requests)[:3])}")
+    return (
+        {name: entry for name, entry in recorded.items() if name in wanted},
+        {name: request for name, request in requests.items() if name in wanted},
+    )
+
+
+def _held(requests: Mapping[str, KernelRequest], recorded: Entries, progress: Progress | None) -> Entries:
+    """The entries on record whose seal holds, of those whose code is not at hand anyhow."""
+    sealed = {
+        name: request
+        for name, request in requests.items()
+        if name in recorded and recorded[name].seal and not is_cached(request)
+    }
+    digests = input_digests(list(sealed.values()), progress=progress)
+    return {
+        name: recorded[name]
+        for name, inputs in zip(sealed, digests, strict=True)
+        if not isinstance(inputs, CompileError) and recorded[name] == recorded[name].sealed(inputs)
+    }
 
 
 def make_entry(kernel: CompiledKernel) -> GoldenEntry:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,11 +26,19 @@ DEFAULT_TARGETS = ("gfx950", "gfx942")
 
 
 @golden.command("check")
-def check(target: TargetOption = None, triton: VersionOption = None, variant: VariantOption = None) -> None:
+def check(
+    target: TargetOption = None,
+    triton: VersionOption = None,
+    variant: VariantOption = None,
+    every: Annotated[
+        bool, typer.Option("--every", help="Compile also what the compiler makes from the IR on record.")
+    ] = False,
+) -> None:
     """Name the variants whose machine code altered, appeared or vanished.
 
     Without options: every record in data/golden. Ends with code 1 on a difference and on a variant that does not
-    compile. Variants that dispatch picks and that spill are listed too.
+    compile. Variants that dispatch picks and that spill are listed too. What the same compiler makes of the same IR is
+    known; only the rest is compiled.
     """
     from workbench.errors import GoldenError
     from workbench.golden import check_pair, recorded_pairs
@@ -41,7 +50,7 @@ def check(target: TargetOption = None, triton: VersionOption = None, variant: Va
     ]
     if not pairs:
         raise GoldenError(f"no such golden record; on record: {recorded_pairs()}; to make one: workbench golden update")
-    results = [_run(check_pair, version, name, variant) for version, name in pairs]
+    results = [_run(partial(check_pair, every=every), version, name, variant) for version, name in pairs]
     if not all(result.passed for result in results):
         raise typer.Exit(1)
 
@@ -69,7 +78,8 @@ def _run(action: Callable[..., GateResult], version: str, target: str, variant: 
     for line in _lines(result):
         console.print(f"  {line}", markup=False)
     verdict = "as on record" if not result.comparison else "differs from the record"
-    console.print(f"{title}: {len(result.current)} variants, {verdict}", markup=False)
+    known = f"; {len(result.held)} of them by their IR" if result.held else ""
+    console.print(f"{title}: {len(result.current)} variants, {verdict}{known}", markup=False)
     return result
 
 

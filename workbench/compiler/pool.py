@@ -61,12 +61,17 @@ class Worker:
         """Whether the process has not imported another state of these sources."""
         return self._loaded.get(root, digest) == digest
 
-    def compile(self, request: KernelRequest, root: Path, digest: str, time_limit: float) -> dict[str, Any]:
-        """Fields of the CompiledKernel; CompileError when Triton refuses, dies or exceeds the limit in seconds."""
+    def compile(
+        self, request: KernelRequest, root: Path, digest: str, time_limit: float, *, inputs_only: bool = False
+    ) -> Any:
+        """Fields of the CompiledKernel; CompileError when Triton refuses, dies or exceeds the limit in seconds.
+
+        inputs_only: the digest that protocol.InputsOf asks for, instead.
+        """
         self._loaded[root] = digest
         self._stderr.seek(0, os.SEEK_END)
         printed_before = self._stderr.tell()
-        reply = self._exchange(request, time_limit)
+        reply = self._exchange(request, time_limit, protocol.InputsOf(request) if inputs_only else request)
         if isinstance(reply, protocol.Failure):
             raise CompileError(
                 f"Triton {self._version} cannot compile {request.title} for {request.target}: {reply.reason}"
@@ -90,11 +95,11 @@ class Worker:
         self._stderr.close()
         self._scratch.cleanup()
 
-    def _exchange(self, request: KernelRequest | None, time_limit: float) -> Any:
+    def _exchange(self, request: KernelRequest | None, time_limit: float, message: Any = None) -> Any:
         title = request.title if request else "its start"
         try:
             if request is not None:
-                protocol.send(self._process.stdin.fileno(), request)  # type: ignore[union-attr]
+                protocol.send(self._process.stdin.fileno(), message)  # type: ignore[union-attr]
             return protocol.receive(self._process.stdout.fileno(), time_limit)  # type: ignore[union-attr]
         except TimeoutError:
             self.close()
@@ -126,11 +131,13 @@ class WorkerPool:
         self._idle: list[Worker] = []
         self._lock = threading.Lock()
 
-    def compile(self, request: KernelRequest, root: Path, digest: str, time_limit: float) -> dict[str, Any]:
-        """Compile in an idle process, or in a new one where none is idle or each has imported older sources."""
+    def compile(
+        self, request: KernelRequest, root: Path, digest: str, time_limit: float, *, inputs_only: bool = False
+    ) -> Any:
+        """As Worker.compile, in an idle process, or in a new one where none is idle or each has older sources."""
         worker = self._take(root, digest)
         try:
-            return worker.compile(request, root, digest, time_limit)
+            return worker.compile(request, root, digest, time_limit, inputs_only=inputs_only)
         except BaseException as error:
             if not isinstance(error, CompileError):
                 worker.close()

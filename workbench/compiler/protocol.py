@@ -8,7 +8,10 @@ import select
 import struct
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from workbench.compiler.request import KernelRequest
 
 _LENGTH = struct.Struct(">Q")
 _CHUNK = 1 << 20
@@ -19,6 +22,13 @@ class Failure:
     """Reply to a request that Triton refused."""
 
     reason: str
+
+
+@dataclass(frozen=True)
+class InputsOf:
+    """Asks for the digest of what Triton's passes would be given for a request, instead of for the code."""
+
+    request: KernelRequest
 
 
 def send(descriptor: int, message: Any) -> None:

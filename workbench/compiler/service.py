@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from workbench.compiler import cache
 from workbench.compiler.artifact import CompiledKernel
 from workbench.compiler.pool import close_workers, worker_pool
 from workbench.compiler.request import KernelRequest
 from workbench.compiler.sources import source_digest, source_root
+from workbench.compiler.targets import find_target
+from workbench.compiler.versions import compiler_digest
 from workbench.errors import CompileError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+T = TypeVar("T")
+
 DEFAULT_TIME_LIMIT = 300.0
 
 Outcome = CompiledKernel | CompileError
-Progress = Callable[[int, int, KernelRequest, Outcome], None]
+Progress = Callable[[int, int, KernelRequest, object], None]
 """Called in the caller's thread after each outcome with (done, total, request, outcome)."""
 
 
@@ -74,8 +79,50 @@ def compile_many(
                 executor.submit(_compile, requests[places[key][0]], key, identify, time_limit): key for key in missing
             }
             for future in as_completed(futures):
-                settle(places[futures[future]], _outcome(future))
+                compiled = _outcome(future)
+                settle(places[futures[future]], compiled)
     return outcomes  # type: ignore[return-value]
+
+
+def input_digests(
+    requests: Sequence[KernelRequest],
+    *,
+    jobs: int | None = None,
+    time_limit: float = DEFAULT_TIME_LIMIT,
+    progress: Progress | None = None,
+) -> list[str | CompileError]:
+    """For each request a digest of all that decides its machine code, without making the code.
+
+    It covers the compiler's own files, the target, the options and the IR that Triton's frontend makes; requests of
+    equal digests have equal code. A fifth of a compilation's time.
+    """
+    identify = _Identifier()
+
+    def digest(request: KernelRequest) -> str:
+        root, sources = identify.sources(request)
+        pool = worker_pool(request.triton_version, request.target)
+        inputs = pool.compile(request, root, sources, time_limit, inputs_only=True)
+        compiler = compiler_digest(request.triton_version, find_target(request.target).backend)
+        return hashlib.sha256(f"{compiler} {inputs}".encode()).hexdigest()
+
+    digests: list[str | CompileError] = [""] * len(requests)
+    if requests:
+        with _Executor(min(jobs or os.cpu_count() or 1, len(requests))) as executor:
+            futures = {executor.submit(digest, request): index for index, request in enumerate(requests)}
+            for done, future in enumerate(as_completed(futures), 1):
+                index = futures[future]
+                digests[index] = _outcome(future)
+                if progress is not None:
+                    progress(done, len(requests), requests[index], digests[index])
+    return digests
+
+
+def is_cached(request: KernelRequest) -> bool:
+    """Whether compiling the request would find it on disk."""
+    try:
+        return cache.entry_path(_Identifier()(request)).is_file()
+    except CompileError:
+        return False
 
 
 class _Identifier:
@@ -113,7 +160,7 @@ def _compile(request: KernelRequest, key: str, identify: _Identifier, time_limit
     return kernel
 
 
-def _outcome(future: Future[CompiledKernel]) -> Outcome:
+def _outcome(future: Future[T]) -> T | CompileError:
     try:
         return future.result()
     except CompileError as error:

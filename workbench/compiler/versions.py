@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from functools import lru_cache
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 from workbench.errors import TritonVersionError
@@ -47,6 +49,29 @@ def find_triton(version: str) -> Path | None:
             f"type: pip install --no-deps --target .triton/{version} triton=={version}"
         )
     return available[version]
+
+
+@lru_cache(maxsize=8)
+def compiler_digest(version: str, backend: str) -> str:
+    """SHA-256 of that Triton's own files, as far as they decide the code for a backend of Triton's (hip, cuda).
+
+    Two builds of one version differ in it; so do installations that somebody edited.
+    """
+    directory = find_triton(version)
+    spec = None if directory else find_spec("triton")
+    package = directory / "triton" if directory else Path(spec.origin if spec and spec.origin else "").parent
+    own = package / "backends" / {"hip": "amd", "cuda": "nvidia"}[backend]
+    others = package / "backends"
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*")):
+        foreign = path.is_relative_to(others) and path.parent != others and not path.is_relative_to(own)
+        decides = path.suffix == ".py" or path.name.startswith("libtriton") or path.is_relative_to(own)
+        if not path.is_file() or foreign or not decides or path.suffix == ".pyc":
+            continue
+        digest.update(f"\0{path.relative_to(package)}\0".encode())
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
 
 
 def _from_variable() -> dict[str, Path]:

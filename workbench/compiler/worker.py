@@ -6,6 +6,7 @@ LLVM prints goes to standard error.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import json
@@ -14,10 +15,12 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import asdict
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import triton
+from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
 from triton.experimental.gluon import language as gl
@@ -30,6 +33,7 @@ from workbench.compiler.request import TENSOR_MAP
 from workbench.compiler.targets import Target, find_target
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import ModuleType
 
     from workbench.compiler.request import Argument, KernelRef, KernelRequest, Value
@@ -52,16 +56,28 @@ def main() -> None:
         shutil.rmtree(triton.knobs.cache.dir, ignore_errors=True)
 
 
-def answer(request: KernelRequest) -> dict[str, Any] | protocol.Failure:
-    """Compile; whatever Triton raises belongs to this request alone."""
+def answer(message: KernelRequest | protocol.InputsOf) -> dict[str, Any] | str | protocol.Failure:
+    """Compile, or digest the inputs; whatever Triton raises belongs to this request alone."""
     try:
-        return compile_request(request)
+        return digest_inputs(message.request) if isinstance(message, protocol.InputsOf) else compile_request(message)
     except Exception as error:  # noqa: BLE001 - a frontend may raise anything a kernel's author can provoke
         return protocol.Failure(f"{type(error).__name__}: {error}".strip())
 
 
-def compile_request(request: KernelRequest) -> dict[str, Any]:
-    """Fields of a CompiledKernel, its key excepted."""
+@dataclass(frozen=True)
+class Task:
+    """A request in Triton's own terms."""
+
+    target: Target
+    gpu: GPUTarget
+    backend: Any
+    source: ASTSource
+    options: dict[str, Value]
+
+
+@contextmanager
+def prepared(request: KernelRequest) -> Iterator[Task]:
+    """The task of a request; inside, the knobs are set as it says."""
     target = find_target(request.target)
     gpu = GPUTarget(target.backend, target.arch, target.warp_size)
     backend = make_backend(gpu)
@@ -69,13 +85,35 @@ def compile_request(request: KernelRequest) -> dict[str, Any]:
     source = make_source(request, backend)
     known = vars(backend.parse_options({"enable_fp_fusion": True}))
     options = {name: value for name, value in request.options if name in known}
-    start = time.process_time()
     with triton.knobs.amd.scope():
         for name, value in request.knobs:
             setattr(triton.knobs.amd, name, value)
         # FP fusion is pinned because the versions differ in its default.
-        compiled = triton.compile(source, target=gpu, options={"enable_fp_fusion": True, **options})
+        yield Task(target, gpu, backend, source, {"enable_fp_fusion": True, **options})
+
+
+def digest_inputs(request: KernelRequest) -> str:
+    """SHA-256 of all that Triton's passes are given: target, options, knobs, and the IR without its line table."""
+    with prepared(request) as task:
+        options = task.backend.parse_options({**task.options, **task.source.parse_options()})
+        context = ir.context()
+        ir.load_dialects(context)
+        task.backend.load_dialects(context)
+        functions, modules = task.backend.get_codegen_implementation(options), task.backend.get_module_map()
+        module = task.source.make_ir(task.gpu, options, functions, modules, context)
+        # Where libraries lie is no matter; their content is the installation's.
+        settings = {name: value for name, value in vars(options).items() if name != "extern_libs"}
+        given = [repr(task.gpu), settings, request.knobs, module.str_nodebug()]
+    return hashlib.sha256(json.dumps(given, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def compile_request(request: KernelRequest) -> dict[str, Any]:
+    """Fields of a CompiledKernel, its key excepted."""
+    start = time.process_time()
+    with prepared(request) as task:
+        compiled = triton.compile(task.source, target=task.gpu, options=task.options)
     seconds = time.process_time() - start
+    source, target, gpu = task.source, task.target, task.gpu
     metadata = compiled.metadata._asdict() | {"target": asdict(gpu)}
     # Names directories of this installation and says nothing about the code.
     metadata.pop("extern_libs", None)
