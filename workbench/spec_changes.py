@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from workbench.errors import SpecError
 from workbench.spec import KernelSpec
@@ -21,23 +21,40 @@ def change_spec(spec: Spec, pairs: Sequence[str]) -> Spec:
         name, equals, text = pair.partition("=")
         if not equals:
             raise SpecError(f"{pair!r} is no change to a spec; write field=value, such as num_warps=8")
-        changes[name] = _value(name, text, hints.get(name, str))
+        changes[name] = read_value(name, text, hints.get(name, str))
     return spec.with_changes(**changes)
 
 
-def _value(name: str, text: str, hint: Any) -> Any:
-    accepted = get_args(hint) or (hint,)
+def read_value(name: str, text: str, hint: Any) -> Any:
+    """The value that a text stands for under a field's type; SpecError lists what is accepted."""
+    accepted = _accepted(hint)
     if text.lower() == "none" and NoneType in accepted:
         return None
     if bool in accepted and text.lower() in _WORDS:
         return _WORDS[text.lower()]
     if int in accepted and text.removeprefix("-").isdigit():
         return int(text)
+    if float in accepted and (number := _number(text)) is not None:
+        return number
     if str in accepted or text in accepted:
         return text
     raise SpecError(f"{name}={text}: the value must be {' or '.join(map(_spell, accepted))}")
 
 
+def _accepted(hint: Any) -> tuple[Any, ...]:
+    """Types and literal values that a type is made of."""
+    if get_origin(hint) is Literal or not get_args(hint):
+        return get_args(hint) or (hint,)
+    return tuple(each for part in get_args(hint) for each in _accepted(part))
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
 def _spell(kind: Any) -> str:
-    words = {NoneType: "none", bool: "true or false", int: "an integer", str: "a word"}
+    words = {NoneType: "none", bool: "true or false", int: "an integer", float: "a number", str: "a word"}
     return words.get(kind, repr(kind))

@@ -6,7 +6,7 @@ by content. Importing this package imports neither Triton nor PyTorch.
 
 from workbench.compiler.artifact import CompiledKernel, KernelArgument
 from workbench.compiler.figures import RegisterFigures
-from workbench.compiler.pool import close_workers
+from workbench.compiler.pool import close_workers, warm_workers
 from workbench.compiler.request import (
     Argument,
     KernelRef,
@@ -35,4 +35,5 @@ __all__ = [
     "installed_triton_version",
     "pointer_argument",
     "triton_versions",
+    "warm_workers",
 ]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 START_LIMIT_SECONDS = 120.0
 _STDERR_TAIL = 2000
+_NICENESS = 15
 # Settings by which a user's environment would change the code without changing the request.
 _STEERING_PREFIXES = ("TRITON_", "AMDGCN_", "LLVM_", "MLIR_", "DISABLE_LLVM_OPT", "DISABLE_PTXAS_OPT", "PTXAS_OPTIONS")
 _STEERING_NAMES = ("USE_IR_LOC", "PYTHONPATH", "PYTHONHOME")
@@ -34,8 +35,11 @@ _STEERING_NAMES = ("USE_IR_LOC", "PYTHONPATH", "PYTHONHOME")
 class Worker:
     """One compiler process. Not for use by two threads at once."""
 
-    def __init__(self, version: str) -> None:
-        """Start the process; CompileError when it does not come up with that Triton."""
+    def __init__(self, version: str, *, gives_way: bool = False) -> None:
+        """Start the process; CompileError when it does not come up with that Triton.
+
+        gives_way: it gets the time that other processes leave.
+        """
         self._version = version
         self._loaded: dict[Path, str] = {}
         triton_directory = find_triton(version)
@@ -52,6 +56,9 @@ class Worker:
             start_new_session=True,
             env=worker_environment(triton_directory, self._scratch.name),
         )
+        if gives_way:
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, self._process.pid, _NICENESS)
         started = self._exchange(None, START_LIMIT_SECONDS)
         if started != version:
             self.close()
@@ -125,9 +132,10 @@ class Worker:
 class WorkerPool:
     """Idle processes of one Triton version that have compiled for one target alone."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, *, gives_way: bool = False) -> None:
         """Start nothing yet."""
         self._version = version
+        self._gives_way = gives_way
         self._idle: list[Worker] = []
         self._lock = threading.Lock()
 
@@ -147,12 +155,19 @@ class WorkerPool:
                 with self._lock:
                     self._idle.append(worker)
 
+    def warm(self, count: int) -> None:
+        """Have that many idle processes at hand. CompileError when one does not come up."""
+        while len(self._idle) < count:
+            worker = Worker(self._version, gives_way=self._gives_way)
+            with self._lock:
+                self._idle.append(worker)
+
     def _take(self, root: Path, digest: str) -> Worker:
         while True:
             with self._lock:
                 worker = self._idle.pop() if self._idle else None
             if worker is None:
-                return Worker(self._version)
+                return Worker(self._version, gives_way=self._gives_way)
             if worker.alive and worker.is_fresh(root, digest):
                 return worker
             worker.close()
@@ -167,14 +182,20 @@ class WorkerPool:
 
 # By process too: a forked child must not talk through its parent's pipes. By target, because Triton 3.6 keeps the fp8
 # conversions of the first AMD target that a process compiles for, and emits gfx950 instructions for gfx942 after it.
-_pools: dict[tuple[int, str, str], WorkerPool] = {}
+_pools: dict[tuple[int, str, str, bool], WorkerPool] = {}
 _pools_lock = threading.Lock()
 
 
-def worker_pool(version: str, target: str) -> WorkerPool:
-    """The pool of this process for a Triton version and a target."""
+def worker_pool(version: str, target: str, *, gives_way: bool = False) -> WorkerPool:
+    """The pool of this process for a Triton version and a target, at normal priority or below it."""
     with _pools_lock:
-        return _pools.setdefault((os.getpid(), version, target), WorkerPool(version))
+        key = (os.getpid(), version, target, gives_way)
+        return _pools.setdefault(key, WorkerPool(version, gives_way=gives_way))
+
+
+def warm_workers(version: str, target: str, count: int) -> None:
+    """Start idle compiler processes until there are `count`, so that a later compilation waits for none to start."""
+    worker_pool(version, target).warm(count)
 
 
 def close_workers() -> None:

@@ -43,10 +43,12 @@ def compile_many(
     jobs: int | None = None,
     time_limit: float = DEFAULT_TIME_LIMIT,
     progress: Progress | None = None,
+    gives_way: bool = False,
 ) -> list[Outcome]:
     """Compile many kernels; one that fails gives its CompileError in its place and disturbs no other.
 
     `jobs` processes work at once (None: one per CPU). `time_limit` is in seconds for each kernel.
+    gives_way: in processes of their own that get the time that others leave.
     """
     identify = _Identifier()
     places: dict[str, list[int]] = {}
@@ -76,7 +78,8 @@ def compile_many(
     if missing:
         with _Executor(min(jobs or os.cpu_count() or 1, len(missing))) as executor:
             futures = {
-                executor.submit(_compile, requests[places[key][0]], key, identify, time_limit): key for key in missing
+                executor.submit(_compile, requests[places[key][0]], key, identify, time_limit, gives_way): key
+                for key in missing
             }
             for future in as_completed(futures):
                 compiled = _outcome(future)
@@ -152,9 +155,12 @@ class _Executor(ThreadPoolExecutor):
             self.shutdown()
 
 
-def _compile(request: KernelRequest, key: str, identify: _Identifier, time_limit: float) -> CompiledKernel:
+def _compile(
+    request: KernelRequest, key: str, identify: _Identifier, time_limit: float, gives_way: bool
+) -> CompiledKernel:
     root, digest = identify.sources(request)
-    fields = worker_pool(request.triton_version, request.target).compile(request, root, digest, time_limit)
+    pool = worker_pool(request.triton_version, request.target, gives_way=gives_way)
+    fields = pool.compile(request, root, digest, time_limit)
     kernel = CompiledKernel(key=key, **fields)
     cache.store(kernel)
     return kernel

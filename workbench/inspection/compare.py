@@ -38,7 +38,7 @@ class Comparison:
         ours = {section.title: section for section in self.before.sections() if section.comparable}
         theirs = {section.title: section for section in self.after.sections() if section.comparable}
         titles = dict.fromkeys([*ours, *theirs])
-        return tuple(_beside(ours.get(title), theirs.get(title)) for title in titles)
+        return tuple(beside(ours.get(title), theirs.get(title)) for title in titles)
 
     def __rich__(self) -> object:
         from workbench.inspection.text import render_sections
@@ -64,7 +64,8 @@ class Comparison:
         return ("A", self.before), ("B", self.after)
 
 
-def _beside(before: Section | None, after: Section | None) -> Section:
+def beside(before: Section | None, after: Section | None) -> Section:
+    """One table of two sides, either of which may lack it: A, B and B - A for every column."""
     known = before or after
     if known is None:
         raise ValueError("a table of neither side")

@@ -59,7 +59,12 @@ def conflict_cycles(kernel: KernelLevers, problem: Problem, spec: KernelSpec, tr
     A read is of K where it feeds the QK product of a loop, of V where it feeds the PV product. Reads outside loops and
     writes are the rest. SpecError where the spec does not serve the problem.
     """
-    return conflicts_by_product(_run(kernel, problem, spec, triton_version))
+    return conflicts_of_spec(kernel.lane, problem, spec, triton_version)
+
+
+def conflicts_of_spec(lane: str, problem: Problem, spec: KernelSpec, triton_version: str) -> dict[str, int]:
+    """The same by lane (`dense`, `2d` or `3d`), for a spec of any kernel."""
+    return conflicts_by_product(_run(lane, problem, spec, triton_version))
 
 
 def conflicts_by_product(emulation: EmulationResult) -> dict[str, int]:
@@ -83,7 +88,7 @@ def _facts_by_place(code: Kernel) -> dict[int, str]:
     return found
 
 
-def _run(kernel: KernelLevers, problem: Problem, spec: KernelSpec, triton_version: str) -> EmulationResult:
+def _run(lane: str, problem: Problem, spec: KernelSpec, triton_version: str) -> EmulationResult:
     from workbench.attention import run_dense, run_unified
     from workbench.gfx950.emulator import EmulatorOptions
     from workbench.inputs import make_dense_inputs, make_unified_inputs
@@ -93,5 +98,5 @@ def _run(kernel: KernelLevers, problem: Problem, spec: KernelSpec, triton_versio
         dense = make_dense_inputs(problem, seed=0)
         return run_dense(problem, dense, spec=spec, backend="emulator", emulator=options).emulation[0]  # type: ignore[arg-type]
     paged = make_unified_inputs(problem, seed=0, poison=False)
-    result = run_unified(problem, paged, lane=kernel.lane, spec=spec, backend="emulator", emulator=options)  # type: ignore[arg-type]
+    result = run_unified(problem, paged, lane=lane, spec=spec, backend="emulator", emulator=options)  # type: ignore[arg-type]
     return result.emulation[0]

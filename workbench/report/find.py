@@ -25,6 +25,9 @@ class Description:
     measures: bool = True
     """Whether it times or otherwise occupies a GPU where there is one: `"workbench": {"measures": false}` in the
     notebook's metadata says that it does not."""
+    interactive: bool = False
+    """Whether it waits for a reader's clicks (`"workbench": {"interactive": true}`): `report all` leaves it out unless
+    it is named."""
 
 
 def known_notebooks() -> tuple[str, ...]:
@@ -57,13 +60,14 @@ def describe_notebook(path: Path) -> Description:
         notebook = json.loads(path.read_text(encoding="utf-8"))
         cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "markdown"]
         text = "".join(cells[0]["source"]) if cells else ""
-        measures = bool(notebook.get("metadata", {}).get("workbench", {}).get("measures", True))
+        flags = notebook.get("metadata", {}).get("workbench", {})
+        measures, interactive = bool(flags.get("measures", True)), bool(flags.get("interactive", False))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Description(path.stem, "")
     heading, _, rest = text.strip().partition("\n")
     if not heading.startswith("#"):
-        return Description(path.stem, _paragraph(text), measures)
-    return Description(heading.lstrip("# ").strip() or path.stem, _paragraph(rest), measures)
+        return Description(path.stem, _paragraph(text), measures, interactive)
+    return Description(heading.lstrip("# ").strip() or path.stem, _paragraph(rest), measures, interactive)
 
 
 def _paragraph(text: str) -> str:

@@ -33,14 +33,18 @@ class Planned:
 
 
 def choose_notebooks(only: Sequence[str] = (), skip: Sequence[str] = ()) -> list[Path]:
-    """Notebooks of the workbench by name: all, or `only` those, without those to `skip`. ReportError."""
+    """Notebooks of the workbench by name: all that are not interactive, or `only` those, without those to `skip`.
+
+    ReportError for an unknown name, and where nothing is left.
+    """
     known = known_notebooks()
     for name in (*only, *skip):
         if name not in known:
             close = get_close_matches(name, known, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else "."
             raise ReportError(f"no notebook is named {name!r}{hint} Known notebooks: {', '.join(known)}")
-    chosen = [name for name in known if (not only or name in only) and name not in skip]
+    asked = only or [name for name in known if not describe_notebook(find_notebook(name)).interactive]
+    chosen = [name for name in known if name in asked and name not in skip]
     if not chosen:
         raise ReportError("there is nothing left to run: --only and --skip leave no notebook")
     return [find_notebook(name) for name in chosen]

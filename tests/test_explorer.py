@@ -1,0 +1,264 @@
+import contextlib
+import threading
+
+import pytest
+from fake_explorer import FakeCompiler, FakeSlow
+
+import workbench
+from workbench.compiler import protocol
+from workbench.errors import ParameterError, ProblemError
+from workbench.explorer import State
+from workbench.explorer.answer import Answer
+from workbench.explorer.code import command_line, python_code
+from workbench.explorer.helper import Helper
+from workbench.explorer.html import result_html, status_html
+from workbench.explorer.neighbours import neighbours
+from workbench.explorer.plan import kernels_for, make_plan
+from workbench.explorer.problem_edits import edit_problem, spell_value
+from workbench.explorer.session import Session
+from workbench.explorer.tables import only_differences, tables_beside
+from workbench.report.find import describe_notebook, find_notebook
+from workbench.report.suite_plan import choose_notebooks
+from workbench.scenarios import find
+
+DENSE = State("dense_headline")
+DECODE = State("decode_d128_b16")
+
+
+@pytest.fixture
+def session():
+    made = Session(lambda side: None, ahead=False, compile_all=FakeCompiler(), slow=FakeSlow())
+    yield made
+    made.close()
+
+
+def lds_of(session, side):
+    return session.answers[side].compiled.lds_bytes
+
+
+class TestPlan:
+    def test_an_edit_lets_derived_fields_follow(self):
+        problem = find("decode_d128_b16").problem
+        edited = edit_problem(problem, (("head_size", "64"), ("seq_lens", "[[1, 700], [1, 16, 3]]"), ("softcap", "30")))
+        assert edited.softmax_scale == 64**-0.5
+        assert edited.seq_lens == ((1, 700), (1, 16), (1, 16), (1, 16))
+        assert (edited.softcap, edited.num_blocks) == (30.0, edited.blocks_needed)
+        assert edit_problem(edited, (("seq_lens", spell_value(edited.seq_lens)),)).seq_lens == edited.seq_lens
+
+    @pytest.mark.parametrize(
+        ("name", "text", "complaint"),
+        [
+            ("seq_lens", "[[1, 2, 3, 4]]", "in a list"),
+            ("seq_lens", "[1]", "in a list"),
+            ("head_size", "wide", "an integer"),
+            ("dtype", "int8", "bf16"),
+            ("colour", "red", "it has seq_lens"),
+        ],
+    )
+    def test_an_edit_that_cannot_be_says_what_is_accepted(self, name, text, complaint):
+        with pytest.raises(ProblemError, match=complaint):
+            edit_problem(find("decode_d128_b16").problem, ((name, text),))
+
+    def test_dispatch_gives_lane_spec_and_reasons(self):
+        plan = make_plan(DECODE)
+        assert (plan.lane, plan.spec) == ("3d", plan.base)
+        assert any(reason.startswith("3D: 4 query blocks") for reason in plan.reasons)
+        assert plan.launches[0].grid[2] == plan.spec.num_segments
+
+    def test_a_kernel_that_dispatch_does_not_take_has_its_defaults(self):
+        plan = make_plan(DECODE.with_choice(kernel="gfx950-unified-2d"))
+        assert plan.lane == "2d"
+        assert plan.spec == workbench.Gfx950Unified2DSpec()
+        with pytest.raises(ParameterError, match="does not serve a UnifiedAttentionProblem"):
+            make_plan(DECODE.with_choice(kernel="gfx950-dense"))
+
+    def test_levers_that_exclude_each_other_leave_the_rest_standing(self):
+        plan = make_plan(DENSE.with_changes({"block_n": "32"}))
+        assert plan.spec is None
+        assert "cluster halves the tile" in plan.error
+        (field,) = [field for field in plan.spec_fields if field.name == "block_n"]
+        assert (field.value, field.base, field.is_changed) == ("32", "64", True)
+        assert {"32", "64", "128"} <= set(field.options)
+
+    def test_every_field_of_a_spec_has_a_control_and_registered_ones_an_explanation(self):
+        for kernel in (*kernels_for(find("decode_d128_b16").problem), *kernels_for(find("dense_headline").problem)):
+            scenario = DENSE if kernel.lane == "dense" else DECODE
+            plan = make_plan(scenario.with_choice(kernel=kernel.kernel))
+            assert {field.name for field in plan.spec_fields} == set(plan.base.__dataclass_fields__)
+            assert all(field.help for field in plan.spec_fields if field.group == "levers")
+            for field in plan.spec_fields:
+                assert field.kind == "switch" or field.value in field.options
+
+    def test_neighbours_change_one_lever_each(self):
+        changed = [dict(request.constexprs) for request in neighbours(make_plan(DENSE))]
+        base = dict(make_plan(DENSE).requests[0].constexprs)
+        assert sum(each["CLUSTER"] != base["CLUSTER"] for each in changed) == 1
+        assert {each["K_PAD"] for each in changed} == {0, 8, 16, 32}
+
+    @pytest.mark.parametrize("state", [DENSE.with_changes({"lds_k_pad": "0"}), DECODE.with_edits({"head_size": "64"})])
+    def test_the_exported_code_builds_the_same_problem_and_spec(self, state):
+        plan = make_plan(state)
+        found = {}
+        exec(python_code(plan).partition("# device")[0].partition("inputs =")[0], found)  # noqa: S102
+        assert (found["problem"], found["spec"]) == (plan.problem, plan.spec)
+
+    def test_the_command_names_what_was_changed(self):
+        line = command_line(make_plan(DENSE.with_changes({"lds_k_pad": "0", "cluster": "off"})))
+        assert line == "workbench inspect --scenario dense_headline --set cluster=false --set lds_k_pad=0"
+        assert command_line(make_plan(DECODE.with_edits({"head_size": "64"}))) == ""
+
+
+class TestSession:
+    def test_a_side_is_answered_at_once_then_by_the_compiler_then_by_the_emulator(self, session):
+        answer = session.set("A", DENSE)
+        assert answer.plan.launches[0].grid == (256, 1, 1)
+        assert answer.code == "working"
+        self.reach_emulation(session)
+        assert session.answers["A"].code == "done"
+        assert session.answers["A"].inspection.occupancy.num_warps == 8
+        name, (problem, spec, lane, _), done = session._slow.jobs["A"]
+        assert (name, lane, spec, problem.num_kv_heads) == ("emulate", "dense", answer.plan.spec, 1)
+        done({"conflicts_k": 5, "conflicts_v": 0, "conflicts_other": 0})
+        assert session.wait()
+        assert session.answers["A"].facts["conflicts_k"] == 5
+
+    def reach_emulation(self, session, side="A"):
+        with session._idle:
+            assert session._idle.wait_for(lambda: side in session._slow.jobs, 10)
+
+    def test_the_latest_change_wins(self, session):
+        session._compile.hold.clear()
+        session.set("A", DENSE.with_changes({"lds_k_pad": "16"}))
+        session.set("A", DENSE.with_changes({"lds_k_pad": "32"}))
+        session._compile.hold.set()
+        self.reach_emulation(session)
+        assert lds_of(session, "A") == 32 * 1024
+        assert session._slow.jobs["A"][1][1].lds_k_pad == 32
+
+    def test_an_emulation_that_a_change_overtook_is_not_shown(self, session):
+        session.set("A", DENSE)
+        self.reach_emulation(session)
+        late = session._slow.jobs["A"][2]
+        session.set("A", DENSE.with_changes({"lds_k_pad": "0"}))
+        late({"conflicts_k": 1, "conflicts_v": 1, "conflicts_other": 1})
+        assert session.answers["A"].conflicts == {}
+
+    def test_errors_become_part_of_the_answer(self, session):
+        assert "at least one" in session.set("A", DECODE.with_edits({"seq_lens": "[]"})).error
+        assert "cluster halves" in session.set("A", DENSE.with_changes({"block_n": "32"})).error
+        session._compile.kernel = lambda request: workbench.errors.CompileError("no such <pass>")
+        session.set("A", DENSE)
+        assert session.wait()
+        assert session.answers["A"].code == "failed"
+        assert "no such &lt;pass&gt;" in status_html(session.answers["A"])
+        assert result_html([session.answers["A"]])
+
+    def test_a_failed_emulation_says_why(self, session):
+        session.set("A", DENSE)
+        self.reach_emulation(session)
+        session._slow.jobs["A"][2](protocol.Failure("EmulationError: v_strange"))
+        assert "v_strange" in status_html(session.answers["A"])
+
+    def test_two_sides_mark_what_differs(self, session):
+        session.set("A", DENSE)
+        session.set("B", DENSE.with_changes({"lds_k_pad": "32"}))
+        self.reach_emulation(session, "A")
+        self.reach_emulation(session, "B")
+        sections = only_differences(tables_beside(session.answers["A"], session.answers["B"]))
+        rows = {row.label: row.values for section in sections for row in section.rows}
+        assert rows["lds_k_pad"] == ("8", "32", "differs")
+        assert rows["LDS, all bytes"] == (8192, 32768, "+24576")
+        assert "VGPRs reserved" not in rows
+        page = result_html([session.answers["A"], session.answers["B"]])
+        assert '<tr class="differs"><td>lds_k_pad' in page
+        assert '<tr class="differs"><td>VGPRs reserved' not in page
+
+
+class TestHelper:
+    def test_a_job_that_is_overtaken_is_stopped_and_the_next_one_runs(self):
+        helper, done, replies = Helper(), threading.Event(), []
+        with contextlib.closing(helper):
+            helper.submit("A", "emulate", (1, 2, 3, 4), replies.append)
+            helper.submit("A", "no such job", (), lambda reply: (replies.append(reply), done.set()))
+            assert done.wait(60)
+        assert [reply.reason for reply in replies] == [
+            "ParameterError: there is no job 'no such job'; choose one of emulate, measure"
+        ]
+
+
+class TestPanel:
+    """The widgets' callbacks, without a browser."""
+
+    @pytest.fixture
+    def panel(self):
+        from workbench.explorer.panel import Panel
+
+        made = Panel(DENSE, ahead=False, compile_all=FakeCompiler(), slow=FakeSlow())
+        yield made
+        made.close()
+
+    def wait(self, panel):
+        with panel.session._idle:
+            assert panel.session._idle.wait_for(lambda: not panel.session._busy, 10)
+
+    def test_a_lever_changes_figures_and_is_marked(self, panel):
+        self.wait(panel)
+        side = panel.sides["A"]
+        before = panel.result.value
+        assert ">8</div>" in before
+        side.levers.by_name["lds_k_pad"].value = "32"
+        self.wait(panel)
+        assert ">32</div>" in panel.result.value
+        assert "lds_k_pad=32" in side.code.value
+        assert "explorer-changed" in side.levers.by_name["lds_k_pad"]._dom_classes
+        side.reset.click()
+        assert side.levers.by_name["lds_k_pad"].value == "8"
+        assert "explorer-changed" not in side.levers.by_name["lds_k_pad"]._dom_classes
+
+    def test_an_impossible_lever_is_explained_and_can_be_taken_back(self, panel):
+        side = panel.sides["A"]
+        side.levers.by_name["block_n"].value = "32"
+        assert "cluster halves the tile" in side.status.value
+        side.levers.by_name["cluster"].value = False
+        self.wait(panel)
+        assert "machine code after" in side.status.value
+
+    def test_another_scenario_brings_its_kernels_and_fields(self, panel):
+        side = panel.sides["A"]
+        side.kernel.value = "dense"
+        assert "num_stages" in side.levers.by_name
+        side.set_name.value = "default"
+        assert side.kernel.value == "auto"
+        assert "unified-3d" in side.kernel.options
+        assert "seq_lens" in side.problem.by_name
+        side.problem.by_name["seq_lens"].value = "[[1, 4096, 2]]"
+        assert panel.session.answers["A"].plan.problem.seq_lens == ((1, 4096), (1, 4096))
+
+    def test_b_starts_as_a_and_goes_its_own_way(self, panel):
+        panel.compare.value = True
+        panel.sides["B"].levers.by_name["lds_k_pad"].value = "16"
+        self.wait(panel)
+        assert (lds_of(panel.session, "A"), lds_of(panel.session, "B")) == (8192, 16384)
+        assert 'class="differs"' in panel.result.value
+        panel.compare.value = False
+        assert panel.shown == ("A",)
+
+    def test_what_if_follows_the_sliders(self, panel):
+        self.wait(panel)
+        what_if = panel.sides["A"].what_if
+        assert "what if" in what_if.result.value
+        what_if.sliders["lds_bytes"].value = 160 * 1024
+        what_if.sliders["vgprs"].value = 64
+        assert "LDS 160 -&gt; 80 KB" in what_if.result.value or "LDS 160 -> 80 KB" in what_if.result.value
+        what_if.follow.click()
+        assert what_if.sliders["lds_bytes"].value == 8192
+
+
+def test_the_notebook_is_interactive_so_a_run_of_all_leaves_it_out():
+    assert describe_notebook(find_notebook("explorer")).interactive
+    assert "explorer" not in [path.stem for path in choose_notebooks()]
+    assert [path.stem for path in choose_notebooks(["explorer"])] == ["explorer"]
+
+
+def test_an_answer_without_a_plan_has_no_tables():
+    assert "<table" not in result_html([Answer(state=DENSE, error="x", code="failed")])

@@ -1,0 +1,125 @@
+"""One process for slow jobs, which the latest change may take over: a job that nobody waits for any more is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from workbench.compiler import protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True)
+class _Job:
+    owner: str
+    name: str
+    arguments: tuple[Any, ...]
+    done: Callable[[Any], None]
+
+
+class Helper:
+    """Runs the jobs of `workbench.explorer.jobs`, one at a time, each owner's latest alone."""
+
+    def __init__(self) -> None:
+        """Start nothing yet."""
+        self._condition = threading.Condition()
+        self._waiting: dict[str, _Job] = {}
+        self._running: _Job | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def submit(self, owner: str, name: str, arguments: tuple[Any, ...], done: Callable[[Any], None]) -> None:
+        """Run a job in place of the owner's last one. `done` gets its result or a protocol.Failure, in a thread."""
+        with self._condition:
+            self._drop(owner)
+            self._waiting[owner] = _Job(owner, name, arguments, done)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name="explorer-helper", daemon=True)
+                self._thread.start()
+            self._condition.notify_all()
+
+    def cancel(self, owner: str) -> None:
+        """Drop the owner's job, also while it runs."""
+        with self._condition:
+            self._drop(owner)
+
+    def close(self) -> None:
+        """Drop everything and end the process."""
+        with self._condition:
+            self._closed = True
+            self._waiting.clear()
+            self._kill()
+            self._condition.notify_all()
+        if self._thread is not None:
+            self._thread.join(10)
+        if self._process is not None:
+            self._process.wait()
+            _close_pipes(self._process)
+
+    def _drop(self, owner: str) -> None:
+        self._waiting.pop(owner, None)
+        if self._running is not None and self._running.owner == owner:
+            self._running = None
+            self._kill()
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _serve(self) -> None:
+        while True:
+            with self._condition:
+                self._condition.wait_for(lambda: self._closed or self._waiting)
+                if self._closed:
+                    return
+                job = self._waiting.pop(next(iter(self._waiting)))
+                self._running = job
+                process = self._alive()
+            result = _ask(process, job)
+            with self._condition:
+                is_wanted = self._running is job
+                self._running = None
+            if is_wanted:
+                job.done(result)
+
+    def _alive(self) -> subprocess.Popen[bytes]:
+        """The process, started where there is none or the last one was killed."""
+        if self._process is None or self._process.poll() is not None:
+            if self._process is not None:
+                _close_pipes(self._process)
+            environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "workbench.explorer.child"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                # A group of its own: an interrupt of the notebook's kernel passes it by.
+                start_new_session=True,
+                env=environment,
+            )
+        return self._process
+
+
+def _ask(process: subprocess.Popen[bytes], job: _Job) -> Any:
+    try:
+        protocol.send(process.stdin.fileno(), (job.name, job.arguments))  # type: ignore[union-attr]
+        return protocol.receive(process.stdout.fileno())  # type: ignore[union-attr]
+    except (EOFError, OSError):
+        process.wait()
+        return protocol.Failure("the process for slow figures died")
+
+
+def _close_pipes(process: subprocess.Popen[bytes]) -> None:
+    for stream in (process.stdin, process.stdout):
+        with suppress(OSError):
+            stream.close()  # type: ignore[union-attr]

@@ -1,0 +1,84 @@
+"""The explorer as one widget: the controls of one side or two, and the figures below them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets
+
+from workbench.explorer.answer import why_not_timed
+from workbench.explorer.html import result_html
+from workbench.explorer.session import SIDES, Session
+from workbench.explorer.side import Side
+
+if TYPE_CHECKING:
+    from workbench.explorer.state import State
+
+
+class Panel:
+    """Shows itself as the last expression of a notebook's cell. `session` holds the answers."""
+
+    def __init__(self, first: State, second: State | None = None, *, ahead: bool = True, **session: Any) -> None:
+        """Answer the first side, and the second where there is one. `session` goes on to Session."""
+        self.session = Session(self._on_change, ahead=ahead, **session)
+        self.sides = {name: Side(name, first, self._set) for name in SIDES}
+        self.compare = ipywidgets.ToggleButton(description="compare with B", value=second is not None)
+        self.only_differences = ipywidgets.Checkbox(description="differences only", indent=False)
+        self.copy = ipywidgets.Button(description="copy A to B")
+        self.time = ipywidgets.Button(description="time on the GPU")
+        self.result = ipywidgets.HTML()
+        self._row = ipywidgets.HBox(layout=ipywidgets.Layout(flex_flow="row wrap", width="100%", grid_gap="8px"))
+        bar = ipywidgets.HBox(
+            [self.compare, self.copy, self.only_differences, self.time],
+            layout=ipywidgets.Layout(flex_flow="row wrap"),
+        )
+        self.widget = ipywidgets.VBox([self._row, bar, self.result])
+        self.compare.observe(lambda change: self._compare(change["new"]), names="value")
+        self.only_differences.observe(lambda _: self._render(), names="value")
+        self.copy.on_click(lambda _: self._set("B", self.sides["A"].state))
+        self.time.on_click(lambda _: self.session.measure())
+        self._set("A", first)
+        self._enable_timing()
+        self._compare(second is not None, second)
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        return self.widget._repr_mimebundle_(**options)
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Names of the sides that are shown."""
+        return SIDES if self.compare.value else SIDES[:1]
+
+    def close(self) -> None:
+        """Stop the work in the background."""
+        self.session.close()
+
+    def _set(self, name: str, state: State) -> None:
+        answer = self.session.set(name, state)
+        self.sides[name].show_plan(state, answer.plan)
+
+    def _compare(self, is_on: bool, state: State | None = None) -> None:
+        self._row.children = [self.sides[name].box for name in self.shown]
+        for control in (self.copy, self.only_differences):
+            control.layout.display = "" if is_on else "none"
+        if is_on:
+            self._set("B", state or self.sides["A"].state)
+        else:
+            self.session.drop("B")
+        self._render()
+
+    def _enable_timing(self) -> None:
+        plan = self.session.answers["A"].plan
+        why_not = why_not_timed(plan) if plan else ""
+        self.time.disabled = why_not.startswith("PyTorch sees no GPU")
+        self.time.tooltip = why_not or "Check, then time what is shown, both sides in one session"
+
+    def _on_change(self, name: str) -> None:
+        answer = self.session.answers.get(name)
+        if answer is not None:
+            self.sides[name].show_answer(answer)
+            self._render()
+
+    def _render(self) -> None:
+        answers = [self.session.answers[name] for name in self.shown if name in self.session.answers]
+        self.result.value = result_html(answers, differences_only=self.only_differences.value)

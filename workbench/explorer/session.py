@@ -1,0 +1,261 @@
+"""Two sides, answered in the background: what is quick at once, the compiler next, emulator and clock after it.
+
+The latest change wins: what an older one asked for is not shown any more, and a slow job of it is stopped. Idle time
+goes into compiling the neighbours of what was changed last, so that the next flip finds its kernel in the cache.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol
+
+from workbench.compiler import compile_many, protocol, warm_workers
+from workbench.errors import CompileError, SpecError, WorkbenchError
+from workbench.explorer.answer import Answer, can_be_inspected, why_not_emulated, why_not_timed
+from workbench.explorer.helper import Helper
+from workbench.explorer.neighbours import neighbours
+from workbench.explorer.plan import Plan, make_plan
+from workbench.inspection import inspect_compiled
+from workbench.levers.emulated import describe, small_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from workbench.compiler import KernelRequest
+    from workbench.compiler.service import Outcome
+    from workbench.explorer.state import State
+
+SIDES = ("A", "B")
+_THREADS = 3
+"""Compilations at once: the latest of each side, and one that is no longer wanted."""
+
+
+class Compile(Protocol):
+    """What compiles; `workbench.compiler.compile_many` does."""
+
+    def __call__(self, requests: Sequence[KernelRequest], *, gives_way: bool = False) -> list[Outcome]: ...
+
+
+class Slow(Protocol):
+    """What runs slow jobs; `workbench.explorer.helper.Helper` is one."""
+
+    def submit(self, owner: str, name: str, arguments: tuple[Any, ...], done: Callable[[Any], None]) -> None: ...
+
+    def cancel(self, owner: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Session:
+    """The answers of both sides. `on_change(side)` is called after each new figure, often from another thread."""
+
+    def __init__(
+        self,
+        on_change: Callable[[str], None],
+        *,
+        ahead: bool = True,
+        compile_all: Compile = compile_many,
+        slow: Slow | None = None,
+    ) -> None:
+        """Start nothing yet. `compile_all` and `slow` do the work."""
+        self.answers: dict[str, Answer] = {}
+        self.ahead = ahead
+        self._on_change = on_change
+        self._compile = compile_all
+        self._slow = slow or Helper()
+        self._lock = threading.RLock()
+        self._idle = threading.Condition(self._lock)
+        self._busy = 0
+        self._changes = dict.fromkeys(SIDES, 0)
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="explorer")
+        self._spare = ThreadPoolExecutor(1, thread_name_prefix="explorer-ahead")
+
+    def set(self, side: str, state: State) -> Answer:
+        """Answer a state on a side: returns what is known at once, and goes on in the background."""
+        started = time.monotonic()
+        self._slow.cancel(side)
+        with self._lock:
+            self._changes[side] += 1
+            number = self._changes[side]
+        answer = _first_answer(state, self.answers.get(side))
+        self.answers[side] = answer
+        if answer.code == "working" and answer.plan is not None:
+            self._start(side, number, answer.plan, started)
+        self._on_change(side)
+        return answer
+
+    def drop(self, side: str) -> None:
+        """Answer a side no longer."""
+        self._slow.cancel(side)
+        with self._lock:
+            self._changes[side] += 1
+            self.answers.pop(side, None)
+
+    def measure(self) -> None:
+        """Time what the sides show, together where they share a problem. Needs a GPU of their target."""
+        lineups: dict[Any, list[tuple[str, str, Any]]] = {}
+        for side, answer in self.answers.items():
+            plan = answer.plan
+            if plan is None or plan.spec is None or answer.code != "done":
+                continue
+            why_not = why_not_timed(plan)
+            self._update(side, self._changes[side], timing="failed" if why_not else "working", time_note=why_not)
+            if not why_not:
+                lineups.setdefault(plan.problem, []).append((side, plan.lane, plan.spec))
+        for problem, lineup in lineups.items():
+            numbers = {side: self._changes[side] for side, _, _ in lineup}
+            done = partial(self._timed, numbers=numbers)
+            self._slow.submit(f"time {lineup[0][0]}", "measure", (problem, lineup), done)
+
+    def wait(self, timeout: float = 60.0) -> bool:
+        """Wait until nothing is under way, `timeout` seconds at most; whether that came true.
+
+        What is compiled ahead does not count.
+        """
+        with self._idle:
+            return self._idle.wait_for(lambda: not self._busy and not self._is_waiting(), timeout)
+
+    def close(self) -> None:
+        """Stop everything."""
+        with self._lock:
+            for side in SIDES:
+                self._changes[side] += 1
+        self._slow.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._spare.shutdown(wait=False, cancel_futures=True)
+
+    def _is_waiting(self) -> bool:
+        stages = [stage for each in self.answers.values() for stage in (each.code, each.emulation, each.timing)]
+        return "working" in stages
+
+    def _start(self, side: str, number: int, plan: Plan, started: float) -> None:
+        with self._idle:
+            self._busy += 1
+        self._pool.submit(self._work, side, number, plan, started)
+
+    def _work(self, side: str, number: int, plan: Plan, started: float) -> None:
+        try:
+            self._compile_side(side, number, plan, started)
+        finally:
+            with self._idle:
+                self._busy -= 1
+                self._idle.notify_all()
+
+    def _is_latest(self, side: str, number: int) -> bool:
+        return self._changes[side] == number
+
+    def _update(self, side: str, number: int, **figures: Any) -> bool:
+        """Add figures to a side's answer unless another change came; whether they were added."""
+        with self._lock:
+            if not self._is_latest(side, number):
+                return False
+            self.answers[side] = replace(self.answers[side], **figures)
+            self._idle.notify_all()
+        self._on_change(side)
+        return True
+
+    def _compile_side(self, side: str, number: int, plan: Plan, started: float) -> None:
+        if not self._is_latest(side, number):
+            return
+        figures = self._figures_of_code(plan)
+        figures["seconds"] = time.monotonic() - started
+        if self._update(side, number, **figures) and figures["code"] == "done":
+            if self.ahead:
+                self._spare.submit(self._compile_ahead, side, number, plan)
+            self._emulate_side(side, number, plan)
+
+    def _figures_of_code(self, plan: Plan) -> dict[str, Any]:
+        try:
+            (outcome,) = self._compile(plan.requests[:1])
+            if isinstance(outcome, CompileError):
+                return _failed(outcome)
+            inspection = inspect_compiled(outcome) if can_be_inspected(plan.state.target) else None
+        except WorkbenchError as error:
+            return _failed(error)
+        return {"code": "done", "compiled": outcome, "inspection": inspection}
+
+    def _emulate_side(self, side: str, number: int, plan: Plan) -> None:
+        problem = small_problem(plan.problem)
+        small, why_not = None, why_not_emulated(plan)
+        if not why_not and plan.spec is not None:
+            try:
+                small = self._small_requests(plan, problem)
+            except SpecError as error:
+                why_not = f"the small problem has no such kernel: {error}"
+        if small is None or plan.spec is None:
+            self._update(side, number, emulation="none", conflicts_of=why_not)
+            return
+        if not self._update(side, number, emulation="working", conflicts_of=describe(problem)):
+            return
+        self._compile(small, gives_way=True)
+        if not self._is_latest(side, number):
+            return
+        version = small[0].triton_version
+        self._slow.submit(
+            side,
+            "emulate",
+            (problem, plan.spec, plan.lane, version),
+            partial(self._emulated, side=side, number=number),
+        )
+
+    def _small_requests(self, plan: Plan, problem: Any) -> list[KernelRequest]:
+        """What the emulator will run, compiled here because the compiler processes here are warm."""
+        from workbench.compiler.variants import build_requests
+
+        if plan.spec is None:
+            return []
+        return build_requests(problem, plan.spec, plan.state.target, triton_version=plan.state.triton)
+
+    def _emulated(self, found: Any, side: str, number: int) -> None:
+        if isinstance(found, protocol.Failure):
+            self._update(side, number, emulation="failed", conflicts_of=found.reason)
+        else:
+            self._update(side, number, emulation="done", conflicts=found)
+
+    def _timed(self, found: Any, numbers: dict[str, int]) -> None:
+        for side, number in numbers.items():
+            result = {"note": found.reason} if isinstance(found, protocol.Failure) else found[side]
+            if "note" in result:
+                self._update(side, number, timing="failed", time_note=result["note"])
+            else:
+                self._update(side, number, timing="done", time=result)
+
+    def _compile_ahead(self, side: str, number: int, plan: Plan) -> None:
+        """Compile the neighbours one by one until a change comes, with a second process at hand for that change."""
+        warm_workers(plan.requests[0].triton_version, plan.state.target, 2)
+        for batch in batched(neighbours(plan), max(1, (os.cpu_count() or 1) // 2)):
+            if not self.ahead or not self._is_latest(side, number):
+                return
+            self._compile(batch, gives_way=True)
+
+
+def _failed(error: Exception) -> dict[str, Any]:
+    return {"code": "failed", "error": str(error), "compiled": None, "inspection": None}
+
+
+def batched(requests: Iterable[KernelRequest], size: int) -> Iterator[list[KernelRequest]]:
+    """Lists of `size`, the last of what is left."""
+    remaining = iter(requests)
+    while batch := list(islice(remaining, size)):
+        yield batch
+
+
+def _first_answer(state: State, last: Answer | None) -> Answer:
+    """Everything but the machine code, whose last figures stay until the new ones come.
+
+    Where there is no plan the last one stays, so that it can be mended.
+    """
+    try:
+        plan = make_plan(state)
+    except WorkbenchError as error:
+        return Answer(state=state, error=str(error), code="failed", plan=last.plan if last else None)
+    if plan.error:
+        return Answer(state=state, plan=plan, error=plan.error, code="failed")
+    compiled, inspection = (last.compiled, last.inspection) if last else (None, None)
+    return Answer(state=state, plan=plan, code="working", compiled=compiled, inspection=inspection)
