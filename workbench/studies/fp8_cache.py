@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -18,7 +18,7 @@ from workbench.studies.streaming_softmax import relative_rms
 if TYPE_CHECKING:
     import pandas as pd
 
-    from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
+    from workbench.problem import UnifiedAttentionProblem
     from workbench.studies.lever_study import LeverStudy, Variant
 
 HEAD_SIZE = 64
@@ -95,16 +95,6 @@ def _errors(way: Way, spread: float, keys: int, seed: int) -> tuple[float, float
     operands = rounded(q, way.q), rounded(k, way.kv), rounded(v, way.kv)
     out = attention(*operands, way.p)
     return relative_rms(out, attention(q, k, v)), relative_rms(out, attention(*operands))
-
-
-def small_problem(problem: UnifiedAttentionProblem | DenseAttentionProblem) -> Any:
-    """One KV head and one query block for the emulator."""
-    return problem.with_changes(
-        seq_lens=((32, 320),),
-        num_query_heads=problem.group_size,
-        num_kv_heads=1,
-        num_blocks=None,
-    )
 
 
 def cache_variants(problem: UnifiedAttentionProblem) -> list[Variant]:

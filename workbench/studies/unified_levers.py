@@ -1,0 +1,84 @@
+"""What the studies of single levers of the unified kernels share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from workbench.errors import ParameterError
+from workbench.levers.registry import find_kernel
+from workbench.levers.table import base_of
+from workbench.problem import UnifiedAttentionProblem
+from workbench.studies.lever_figures import VOTED
+from workbench.studies.lever_study import LeverStudy, spec_variants, study_variants
+
+if TYPE_CHECKING:
+    from workbench.problem import DenseAttentionProblem
+    from workbench.scenarios import Scenario
+    from workbench.spec import KernelSpec
+    from workbench.studies.lever_study import Progress
+
+GLUON, PORTABLE = "gfx950-unified-2d", "unified-2d"
+KERNELS = {"Gluon": GLUON, "portable": PORTABLE}
+"""Name in tables -> name in the registry of levers."""
+Size = Literal["small", "full"]
+
+
+def paged(scenario: Scenario) -> UnifiedAttentionProblem:
+    """The scenario's problem on a cache that just holds it; ParameterError for a dense one.
+
+    A cache of 2^31 bytes has other code, see workbench.studies.addressing.
+    """
+    if not isinstance(scenario.problem, UnifiedAttentionProblem):
+        raise ParameterError(f"{scenario.name} is dense; this study is of the unified kernels: `workbench scenarios`")
+    return scenario.problem.with_changes(num_blocks=scenario.problem.blocks_needed)
+
+
+def small_paged(problem: UnifiedAttentionProblem | DenseAttentionProblem, queries: int = 32, keys: int = 320) -> Any:
+    """The same problem with one KV head and one short sequence, which the emulator runs in seconds."""
+    if not isinstance(problem, UnifiedAttentionProblem):
+        raise ParameterError("this study is of the unified kernels, and the problem is dense")
+    return problem.with_changes(
+        seq_lens=((queries, keys),), num_query_heads=problem.group_size, num_kv_heads=1, num_blocks=None
+    )
+
+
+def base_spec(kernel: str, problem: UnifiedAttentionProblem) -> KernelSpec:
+    """What dispatch picks for the problem on an MI355X; kernel: `Gluon` or `portable`."""
+    if kernel not in KERNELS:
+        raise ParameterError(f"there is no kernel {kernel!r}; there are {', '.join(KERNELS)}")
+    return base_of(find_kernel(KERNELS[kernel]), problem)
+
+
+def changed_study(
+    problem: UnifiedAttentionProblem,
+    base: KernelSpec,
+    changes: Mapping[str, Mapping[str, Any]],
+    *,
+    published: Sequence[str] = (),
+    emulated: Callable[[Any], Any] | None = small_paged,
+    triton_version: str = "",
+    seed: int = 0,
+    on_step: Progress | None = None,
+) -> LeverStudy:
+    """All named changes of the base side by side. emulated: from the problem to the emulator's; None leaves it out."""
+    return study_variants(
+        spec_variants(problem, base, changes),
+        published=published,
+        small=emulated,
+        triton_version=triton_version,
+        seed=seed,
+        on_step=on_step,
+    )
+
+
+def cycles(study: LeverStudy, variant: str, figure: str = "cycles per 64 keys") -> float | None:
+    """Modelled cycles of one wave for 64 keys, without the blocks that a vote skips where there are any."""
+    voted = study.value(variant, figure + VOTED)
+    return study.value(variant, figure) if voted is None else voted
+
+
+def untimed(study: LeverStudy) -> str:
+    """Why the study has no times, as a sentence; nothing where it has some."""
+    line = study.find(study.baseline, "time")
+    return f"No times: {line.text}." if line is not None and line.value is None else ""
