@@ -25,7 +25,8 @@ JOBS ?= logical
 ARGS ?=
 
 RUN := $(VENV)/bin/python
-PIP := $(RUN) -m pip install --disable-pip-version-check --no-input $(PIP_FLAGS)
+# Python compiles what it imports; compiling all that is installed takes as long as installing it.
+PIP := $(RUN) -m pip install --disable-pip-version-check --no-input --no-compile $(PIP_FLAGS)
 INSTALLED := $(VENV)/.attention-workbench-installed
 
 # Older compilers whose machine code the tests compare: beside the environment, since it holds one Triton.

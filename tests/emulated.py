@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -32,6 +32,11 @@ CANARY = 171.0
 # it used what it read, that would be another kind of finding.
 AHEAD_OF_THE_BRANCH = ("lds-uninitialised",)
 _COPIED_BYTES = 2**20
+
+
+def in_turn(cases: Iterable[Any]) -> list[tuple[Any, str]]:
+    """Each case with one Triton version, the versions in turn: what differs between them is the code, not the case."""
+    return [(case, VERSIONS[index % len(VERSIONS)]) for index, case in enumerate(cases)]
 
 
 def run(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.emulated import AHEAD_OF_THE_BRANCH, GRID, PERSISTENT, SMALL, SPECS, VERSIONS, run, run_packed
+from tests.emulated import AHEAD_OF_THE_BRANCH, GRID, PERSISTENT, SMALL, SPECS, VERSIONS, in_turn, run, run_packed
 from workbench.attention import run_unified
 from workbench.compiler import triton_versions
 from workbench.errors import BackendUnavailable, EmulationError, TritonVersionError
@@ -68,6 +68,11 @@ LEVERS: dict[str, dict[str, Any]] = {
 }
 
 
+def emulated_by(version: str) -> EmulatorOptions:
+    """Compiled by that Triton; every load arrives as late as its wait allows."""
+    return EmulatorOptions(triton_version=version)
+
+
 @pytest.fixture(params=VERSIONS)
 def options(request: pytest.FixtureRequest) -> EmulatorOptions:
     """Compiled by each Triton version; every load arrives as late as its wait allows."""
@@ -88,10 +93,17 @@ def _check_unified(
     return out
 
 
-@pytest.mark.parametrize("lane", SPECS)
-@pytest.mark.parametrize("feature", FEATURES)
-def test_unified_features(feature: str, lane: str, options: EmulatorOptions) -> None:
-    _check_unified(FEATURES[feature], SPECS[lane], options)
+@pytest.mark.parametrize(("lane", "version"), in_turn(SPECS))
+@pytest.mark.parametrize("feature", list(FEATURES)[::2])
+def test_unified_features(feature: str, lane: str, version: str) -> None:
+    """Every feature meets both lanes and both Tritons; the other half of them crosswise."""
+    _check_unified(FEATURES[feature], SPECS[lane], emulated_by(version))
+
+
+@pytest.mark.parametrize(("lane", "version"), in_turn(reversed(SPECS)))
+@pytest.mark.parametrize("feature", list(FEATURES)[1::2])
+def test_unified_features_crosswise(feature: str, lane: str, version: str) -> None:
+    _check_unified(FEATURES[feature], SPECS[lane], emulated_by(version))
 
 
 @pytest.mark.parametrize("lever", LEVERS)
@@ -175,9 +187,9 @@ def _check_dense(fields: dict[str, Any], spec: DenseSpec | None, options: Emulat
     return out
 
 
-@pytest.mark.parametrize("case", DENSE)
-def test_dense(case: str, options: EmulatorOptions) -> None:
-    _check_dense(*DENSE[case], options)
+@pytest.mark.parametrize(("case", "version"), in_turn(DENSE))
+def test_dense(case: str, version: str) -> None:
+    _check_dense(*DENSE[case], emulated_by(version))
 
 
 def test_the_dispatched_dense_spec(options: EmulatorOptions) -> None:
@@ -230,13 +242,13 @@ ANY_ORDER: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.parametrize("case", ANY_ORDER)
-def test_any_order_of_waves_and_loads(case: str, options: EmulatorOptions) -> None:
+@pytest.mark.parametrize(("case", "version"), in_turn(ANY_ORDER))
+def test_any_order_of_waves_and_loads(case: str, version: str) -> None:
     """Whatever order the waves take, and whenever between request and wait a load arrives: the same bits."""
     check, *arguments = ANY_ORDER[case]
-    expected = check(*arguments, options)
+    expected = check(*arguments, emulated_by(version))
     for seed in (1, 2):
-        seeded = EmulatorOptions(triton_version=options.triton_version, seed=seed)
+        seeded = EmulatorOptions(triton_version=version, seed=seed)
         assert torch.equal(check(*arguments, seeded), expected)
 
 

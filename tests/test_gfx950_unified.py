@@ -70,8 +70,7 @@ def _check(fields: dict[str, Any], levers: dict[str, Any], options: EmulatorOpti
     assert (conflicts == 0) == (levers.get("lds_swizzle", True) and levers.get("q_in_registers", True))
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "version"), emulated.in_turn(CASES))
 def test_emulated(case: str, version: str) -> None:
     _check(*CASES[case], EmulatorOptions(triton_version=version))
 
@@ -167,8 +166,7 @@ VISIBLE: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("lever", VISIBLE)
+@pytest.mark.parametrize(("lever", "version"), emulated.in_turn(VISIBLE))
 def test_levers_show_in_the_machine_code(lever: str, version: str) -> None:
     fields, levers, pattern, direction = VISIBLE[lever]
     base = _compiled(UnifiedAttentionProblem(**SERVING), _combo(waves_per_eu=2), version)
