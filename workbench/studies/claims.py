@@ -175,10 +175,12 @@ def counted(verdicts: Sequence[str]) -> dict[str, int]:
 
 
 def summary(frame: pd.DataFrame) -> str:
-    """`50 of 70 claims agree, ...`."""
+    """`50 of 70 claims agree (30 static, ...), ...`: those that agree are told by the evidence of ours."""
     counts = counted(list(frame["verdict"]))
+    kinds = Counter(frame[frame["verdict"] == "agrees"]["evidence"]).most_common()
+    told = f" ({', '.join(f'{count} {kind}' for kind, count in kinds)})" if kinds else ""
     parts = [
-        f"{counts.get('agrees', 0)} of {len(frame)} claims agree",
+        f"{counts.get('agrees', 0)} of {len(frame)} claims agree{told}",
         f"{counts.get('disagrees', 0)} disagree",
         f"{counts.get('only hardware can tell', 0)} need hardware",
     ]

@@ -14,7 +14,7 @@ from workbench.studies.claims import Ours
 from workbench.studies.lever_study import spec_variants, study_variants
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from workbench.gfx950.machine_code import Instruction
     from workbench.inspection import Inspection
@@ -119,6 +119,28 @@ def store_bytes(variant: str) -> Ours:
     ]
     widest = max(widths, key=lambda width: width * widths.count(width))
     return Ours(widest, f"{widths.count(widest)} of {len(widths)} stores of {variant} are {widest} bytes a lane")
+
+
+def selections_added(variant: str, base: str) -> Ours:
+    """v_cndmask of the hot loop that do not choose the offset of a copy to LDS, less those of another variant."""
+    counts = {}
+    for name in (variant, base):
+        inspection = compiled().outcomes[name].inspection
+        if inspection is None:
+            return _missing(name)
+        loop = inspection.hot_instructions
+        chosen = [place for place, each in enumerate(loop) if each.mnemonic.startswith("v_cndmask")]
+        offsets = sum(_chooses_an_offset(loop, place) for place in chosen)
+        counts[name] = (len(chosen) - offsets, offsets)
+    told = ", ".join(f"{others} and {offsets} for copies in {name}" for name, (others, offsets) in counts.items())
+    return Ours(counts[variant][0] - counts[base][0], f"v_cndmask of the hot loop: {told}")
+
+
+def _chooses_an_offset(loop: Sequence[Instruction], place: int) -> bool:
+    """Whether the first instruction behind a v_cndmask that names its result is a copy to LDS."""
+    result = loop[place].operands[0]
+    reader = next((each for each in loop[place + 1 :] if result in each.operands), None)
+    return reader is not None and classify(reader).family == "vmem to lds"
 
 
 def copied_elements(variant: str) -> Ours:

@@ -72,8 +72,8 @@ def emulated_conflicts(read: str) -> Ours:
 
     (launch,) = _emulated().launches
     found = conflicts_by_product(launch)
-    busy = launch.counters["SQ_LDS_IDX_ACTIVE"]
-    return Ours(found[f"conflicts_{read}"], f"conflict cycles {found}, of {busy:,} busy LDS cycles")
+    cycles, busy = found[f"conflicts_{read}"], launch.counters["SQ_LDS_IDX_ACTIVE"]
+    return Ours(cycles, f"{cycles} conflict cycles, of {busy:,} busy LDS cycles")
 
 
 def emulated_error() -> Ours:

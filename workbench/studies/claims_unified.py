@@ -93,7 +93,8 @@ def workgroups(vgprs: int, lds_kib: float, num_warps: int, budget: str) -> Ours:
     if budget != "device":
         limits = limits.with_lds(SPECIFICATION_LDS_BYTES)
     found = Occupancy(limits, vgprs, int(lds_kib * 1024), num_warps)
-    return Ours(found.workgroups_per_cu, f"{limits.lds_bytes // 1024} KB of LDS: {found.describe()}; {found.admitted}")
+    by = ", ".join(f"{resource} {count}" for resource, count in found.admitted.items())
+    return Ours(found.workgroups_per_cu, f"{limits.lds_bytes // 1024} KB of LDS: {found.describe()}; admitted by {by}")
 
 
 def workgroups_by_registers(vgprs: int, num_warps: int) -> Ours:

@@ -24,24 +24,33 @@ def claim_table(frame: pd.DataFrame, verdicts: Sequence[str] = VERDICTS) -> Tabl
     """A line per claim of those verdicts: section, claim, both figures, evidence, tolerance, verdict, why."""
     rows = []
     for line in frame[frame["verdict"].isin(list(verdicts))].to_dict("records"):
-        unit = "" if line["unit"] in ("1", "yes = 1") else f" {line['unit']}"
-        ours = "–" if line["ours"] != line["ours"] or line["ours"] is None else f"{line['ours']:.4g}{unit}"
+        unit = "" if line["unit"] in ("1", "yes = 1") else line["unit"] if line["unit"] in "x%" else f" {line['unit']}"
+        ours = "–" if line["ours"] != line["ours"] or line["ours"] is None else f"{_number(line['ours'])}{unit}"
+        tolerance = "" if line["tolerance"] == "none" else line["tolerance"]
+        tag = f'<span class="wb-tag {_TAGS[line["verdict"]]}">{line["verdict"]}</span>'
         kind = line["evidence"] if line["evidence"] != "none" else "no figure of ours"
-        why = f"{line['why']} Found: {line['found']}." if line["found"] else line["why"]
+        why = f"{line['why']} Found: {line['found'].removesuffix('.')}." if line["found"] else line["why"]
         rows.append(
             [
                 plain(f"§{line['section']}"),
                 plain(line["claim"], "text"),
-                Cell(f"{line['claimed']:.4g}{escape(unit)}<br><small>{escape(line['hardware'])}</small>",
-                     f"{line['claimed']:.4g}{unit} ({line['hardware']})"),
+                Cell(f"{_number(line['claimed'])}{escape(unit)}<br><small>{escape(line['hardware'])}</small>",
+                     f"{_number(line['claimed'])}{unit} ({line['hardware']})"),
                 Cell(f"{escape(ours)}<br><small>{kind}</small>", f"{ours} ({kind})"),
-                plain(line["tolerance"]),
-                Cell(f'<span class="wb-tag {_TAGS[line["verdict"]]}">{line["verdict"]}</span>', line["verdict"]),
+                Cell(f"{tag}<br><small>{tolerance}</small>", f"{line['verdict']} ({tolerance})"),
                 plain(why, "text long"),
             ]
         )  # fmt: skip
-    headings = ["§", "claim", "published", "ours", "tolerance", "verdict", "why"]
-    return Table(headings, rows, "Published: the specification's figure and the hardware it is for.")
+    headings = ["§", "claim", "published", "ours", "verdict", "why"]
+    return Table(
+        headings,
+        rows,
+        "Below a figure: its hardware, or its evidence. Below a verdict: how far ours may lie from the claim.",
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
 
 
 def function_table(frame: pd.DataFrame) -> Table:
@@ -59,7 +68,8 @@ def verdict_picture(frame: pd.DataFrame) -> Picture:
     _bars(by_evidence, frame, "evidence", kinds, "")
     tidy(by_section, xlabel="section of the specification", ylabel="claims")
     tidy(by_evidence, xlabel="evidence of ours")
-    by_section.legend(fontsize=7, frameon=False, loc="upper left")
+    by_section.legend(fontsize=7, frameon=False, loc="upper right")
+    by_evidence.tick_params("x", rotation=25)
     figure.suptitle(summary(frame), fontsize=10)
     return Picture(figure, f"Claims by section and verdict: {summary(frame)}")
 
