@@ -22,7 +22,7 @@ DENSE = DenseAttentionProblem(
 def test_a_problem_gives_one_row():
     (row,) = route_rows(DECODE, load_device("h200"))
     assert tuple(row) == COLUMNS
-    assert (row["lane"], row["workgroups"], row["target"]) == ("3d", 8, 528)
+    assert (row["lane"], row["workgroups"], row["target"]) == ("3d", 8, 396)
     assert row["launch grid"] == (4, 2, 32)
     assert "num_segments=32" in row["spec"]
     assert row["reasons"][0].startswith("3D: 4 query blocks x 2 KV heads = 8 workgroups")
@@ -44,7 +44,7 @@ def test_a_dense_problem_shows_its_grid_and_its_order():
     assert (persistent["lane"], persistent["workgroups"], persistent["target"]) == ("dense", 4096, 256)
     assert persistent["launch grid"] == (256, 1, 1)
     assert persistent["reasons"][-1].startswith("hkv_major: g 16 x 32 query blocks x batch 1 = 512, at least 2 x 256")
-    (default,) = route_rows(DENSE, load_device("h200"))
+    (default,) = route_rows(DENSE, load_device("b200"))
     assert default["launch grid"] == (64, 128, 1)
 
 
