@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from workbench.levers.registry import INSTRUMENTS
@@ -28,6 +28,8 @@ EVIDENCE = {
 """Evidence -> its colour and marker in every picture of a lever study."""
 ALWAYS = ("VGPRs", "spilled VGPRs", "LDS", "waves per SIMD", "cycles per 64 keys", "correct", "time")
 """Figures that a side-by-side table shows even where all variants agree."""
+PER_ITERATION = ("instructions of an iteration", "cycles of an iteration")
+"""Figures that such a table leaves to those per 64 keys."""
 RATIOS = (
     "instructions per 64 keys",
     "VGPRs",
@@ -88,14 +90,24 @@ def figure_table(study: LeverStudy, *, everything: bool = False) -> Table:
     for figure, unit, evidence in sorted(order, key=lambda each: list(EVIDENCE).index(each[2])):
         cells = [_cell(study, name, figure) for name in names]
         differ = len({cell.text for cell in cells}) > 1
-        if everything or differ or figure in ALWAYS:
+        if everything or ((differ or figure in ALWAYS) and not figure.startswith(PER_ITERATION)):
             rows.append([plain(figure), plain("" if unit == "1" else unit), _evidence(evidence), *cells])
-    of = dict.fromkeys(f.of for outcome in study.outcomes.values() for f in outcome.figures if f.value is not None)
-    refused = [f"{name}: {outcome.message}" for name, outcome in study.outcomes.items() if outcome.message]
-    caption = f"Figures of: {'; '.join(of)}. " + (
-        "" if everything else "Figures that all variants share are left out. "
-    )
-    return Table(["figure", "unit", "evidence", *names], rows, caption + " ".join(refused))
+    return Table(["figure", "unit", "evidence", *names], rows, _caption(study, everything))
+
+
+def _caption(study: LeverStudy, everything: bool) -> str:
+    """What the figures are of, what is left out, and why something is missing."""
+    lines = [figure for outcome in study.outcomes.values() for figure in outcome.figures]
+    told = []
+    for kind in EVIDENCE:
+        subjects = dict.fromkeys(line.of for line in lines if line.evidence == kind and line.value is not None)
+        if subjects:
+            told.append(f"{kind}: {'; '.join(subjects)}")
+    untimed = dict.fromkeys(line.text for line in lines if line.figure == "time" and line.value is None)
+    told += [f"No times: {why}" for why in untimed]
+    told += [f"{name}: {outcome.message}" for name, outcome in study.outcomes.items() if outcome.message]
+    told += [] if everything else ["Figures that all variants share are left out"]
+    return ". ".join(told) + "."
 
 
 def _cell(study: LeverStudy, name: str, figure: str) -> Cell:
@@ -103,7 +115,7 @@ def _cell(study: LeverStudy, name: str, figure: str) -> Cell:
     if found is None:
         return plain("")
     if figure == "correct" and found.value is not None:
-        return tag("right", "ok") if found.value else tag("wrong", "bad")
+        return replace(tag("right", "ok") if found.value else tag("wrong", "bad"), kind="num")
     if found.value is None:
         return plain("n/a" if found.figure == "time" else found.text, "num")
     number = spell_number(found.value)
@@ -215,7 +227,7 @@ def observed_speedup(study: LeverStudy, variant: str, config: str = "") -> Quant
             return Quantity(value, "measured", outcome.record.environment.get("device", "this GPU"))
     for row in speedups(study.published):
         if config in row.config:
-            return Quantity(float(row.value), "published", f"{row.hardware}: {row.config}; {row.source}")
+            return Quantity(float(row.value), "published", f"{row.hardware}: {row.config}")
     return None
 
 
@@ -225,9 +237,9 @@ def speedups(rows: Sequence[Published]) -> list[Published]:
 
 
 def predictions(
-    study: LeverStudy, variant: str, meaning: str, *, figures: Sequence[str] = RATIOS, config: str = ""
+    study: LeverStudy, variant: str, *, figures: Sequence[str] = RATIOS, config: str = ""
 ) -> list[Prediction]:
-    """A prediction per figure that the variant moves. `meaning` says what stands behind a gap, for this lever."""
+    """A prediction per figure that speaks of time, beside the speed-up that was seen (see `observed_speedup`)."""
     observed = observed_speedup(study, variant, config)
     found = []
     for figure in figures:
@@ -235,23 +247,23 @@ def predictions(
         if line is None or ratio is None or line.evidence == "measured" or figure in ("VGPRs", "LDS"):
             continue
         predicted = Quantity(ratio, line.evidence, line.of)
-        found.append(Prediction(figure, predicted, observed, _meaning(predicted, observed, meaning)))
+        found.append(Prediction(figure, predicted, observed, _meaning(predicted, observed)))
     return found
 
 
-def _meaning(predicted: Quantity, observed: Quantity | None, cause: str) -> str:
+def _meaning(predicted: Quantity, observed: Quantity | None) -> str:
     if observed is None:
         return "nothing to hold it against: neither measured here nor published"
     gap = predicted.value / observed.value - 1
-    if abs(gap) <= _NOISE:
+    if abs(gap) <= _NOISE and (predicted.value - 1) * (observed.value - 1) > 0:
         return "the figure accounts for the gain"
     if gap < 0:
-        return f"more was gained than this figure moves: {_LEFT_OUT[predicted.evidence]}. {cause}"
+        return f"more was gained than this figure moves: {_LEFT_OUT[predicted.evidence]}"
     return "less was gained than this figure moves: something else limits that kernel first"
 
 
-def prediction_table(rows: Sequence[Prediction]) -> Table:
-    """Prediction, measurement, the gap between them, and what it means."""
+def prediction_table(rows: Sequence[Prediction], note: str = "") -> Table:
+    """Prediction, measurement, the gap between them, and what it means. note: what stands behind a gap, for a lever."""
     cells = [
         [
             plain(row.figure, "text"),
@@ -267,7 +279,7 @@ def prediction_table(rows: Sequence[Prediction]) -> Table:
     ]
     headings = ["figure", "prediction", "", "measurement", "", "hardware and source", "gap", "what it means"]
     caption = "Speed-ups over the baseline, from a figure of which less is better, and as they were timed."
-    return Table(headings, cells, caption, empty="No figure predicts a difference.")
+    return Table(headings, cells, f"{caption} {note}".strip(), empty="No figure predicts a difference.")
 
 
 def _quantity(quantity: Quantity | None) -> Cell:
