@@ -187,7 +187,8 @@ def _check_dense(fields: dict[str, Any], spec: DenseSpec | None, options: Emulat
     return out
 
 
-@pytest.mark.parametrize(("case", "version"), in_turn(DENSE))
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("case", DENSE)
 def test_dense(case: str, version: str) -> None:
     _check_dense(*DENSE[case], emulated_by(version))
 

@@ -70,7 +70,8 @@ def _check(fields: dict[str, Any], levers: dict[str, Any], options: EmulatorOpti
     assert (conflicts == 0) == (levers.get("lds_swizzle", True) and levers.get("q_in_registers", True))
 
 
-@pytest.mark.parametrize(("case", "version"), emulated.in_turn(CASES))
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("case", CASES)
 def test_emulated(case: str, version: str) -> None:
     _check(*CASES[case], EmulatorOptions(triton_version=version))
 
