@@ -160,7 +160,7 @@ def ratio_plot(study: LeverStudy, title: str, figures: Sequence[str] = RATIOS) -
             marker = markers[rank % len(markers)] if name else "D"
             at = (ratio, place + (0.7 * (rank + 0.5) / len(others) - 0.35 if name else 0.0))
             axes.plot(*at, marker, color=EVIDENCE[evidence][0], markersize=6, zorder=3)
-            axes.annotate(f"{ratio:.3g}", at, (6, 0), textcoords="offset points", fontsize=7, va="center")
+            axes.annotate(f"{ratio:.4g}", at, (6, 0), textcoords="offset points", fontsize=7, va="center")
     _dress(axes, [f"{name}  [{evidence}]" for name, evidence, _ in rows], study.baseline)
     _legend(axes, others, markers, sorted({evidence for _, evidence, _ in rows}, key=list(EVIDENCE).index))
     picture.suptitle(title, fontsize=10)
@@ -283,7 +283,7 @@ def prediction_table(rows: Sequence[Prediction], note: str = "") -> Table:
 
 
 def _quantity(quantity: Quantity | None) -> Cell:
-    return plain("n/a" if quantity is None else f"{quantity.value:.3g}x", "num")
+    return plain("n/a" if quantity is None else f"{quantity.value:.4g}x", "num")
 
 
 def check_text(study: LeverStudy) -> str:
