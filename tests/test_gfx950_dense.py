@@ -210,7 +210,7 @@ def test_dispatch_takes_it_on_gfx950_alone() -> None:
     assert select_dense_spec(problem, MI355X).spec == Gfx950DenseSpec(wide_lds_dma=True)
     assert select_dense_spec(problem.with_changes(head_size=64), MI355X).spec == Gfx950DenseSpec()
     assert isinstance(select_dense_spec(problem, MI355X, portable=True).spec, DenseSpec)
-    for device in ("mi300x", "h200"):
+    for device in ("mi300x", "b200"):
         assert isinstance(select_dense_spec(problem, load_device(device)).spec, DenseSpec)
     for changes in ({"sliding_window": 128}, {"head_size": 256}, {"dtype": "fp32"}, {"seqlen_q": 64}):
         assert isinstance(select_dense_spec(problem.with_changes(**changes), MI355X).spec, DenseSpec)
