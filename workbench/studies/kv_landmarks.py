@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from workbench.gfx950.emulator.program import Instruction
 
 # Lines of kernels/primitives.py, by their text: debug information leads from them to instructions.
-_MAXIMUM = "b_m_new = tl.maximum(b_m, "
+_MAXIMUM = "b_m_new = tl.maximum(b_m, tl.max(b_s, KEY_AXIS) * scale_log2)"
 _ALPHA = "b_alpha = tl.exp2(b_m - b_m_new)"
 _PROBABILITIES = "b_p = tl.exp2(b_s * scale_log2"
-_DENOMINATOR = "b_l + tl.sum(b_p, KEY_AXIS)"
+_DENOMINATOR = "tl.sum(b_p, KEY_AXIS))"
 
 
 @dataclass(frozen=True)
