@@ -1,8 +1,7 @@
 import pytest
 import torch
-
-triton = pytest.importorskip("triton")
-tl = pytest.importorskip("triton.language")
+import triton
+import triton.language as tl
 
 
 @triton.jit

@@ -26,7 +26,7 @@ _STYLES = {"faster": "green", "slower": "red", "within noise": "", "reference": 
 
 
 def bench_tables(records: Sequence[Record]) -> Iterator[Table]:
-    """A table per session: median, rate, paired ratio to the session's first candidate, verdict."""
+    """A table of what was timed together: median, rate, paired ratio to the first candidate, verdict."""
     for _, group in groupby(records, key=lambda record: record.session):
         session = list(group)
         noise = noise_of(session)

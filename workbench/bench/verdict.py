@@ -1,4 +1,4 @@
-"""Verdicts on a session: who is faster than the first candidate, by more than the session's own noise."""
+"""Verdicts on records timed together: who is faster than the first candidate, by more than the noise of the clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Word = Literal["faster", "slower", "within noise"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """One record of a session against the session's first candidate."""
+    """One record against the first of those that were timed with it."""
 
     record: Record
     ratio: Ratio | None

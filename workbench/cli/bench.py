@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from workbench.cli.route import Lane
-from workbench.cli.select import FileOption, Size, SizeOption, choose
+from workbench.cli.select import FileOption, NamesOption, SetOption, Size, SizeOption, choose
 from workbench.errors import RecordError
 
 if TYPE_CHECKING:
@@ -26,10 +26,8 @@ class Cache(StrEnum):
 
 
 def bench(
-    names: Annotated[list[str] | None, typer.Argument(metavar="SCENARIO", help="Scenarios by name.")] = None,
-    set_name: Annotated[
-        str | None, typer.Option("--set", help="A whole set, or all; default: the default set.")
-    ] = None,
+    names: NamesOption = None,
+    set_name: SetOption = None,
     file: FileOption = None,
     size: SizeOption = Size.FULL,
     lanes: Annotated[

@@ -20,6 +20,8 @@ class Size(StrEnum):
 
 
 SizeOption = Annotated[Size, typer.Option("--size", help="Full size, or scaled down for the CPU.")]
+NamesOption = Annotated[list[str] | None, typer.Argument(metavar="SCENARIO", help="Scenarios by name.")]
+SetOption = Annotated[str | None, typer.Option("--set", help="A whole set, or all; default: the default set.")]
 FileOption = Annotated[Path | None, typer.Option("--file", help="Scenario file of your own.")]
 
 
