@@ -103,7 +103,7 @@ def _nobody_takes(name: str, notebook: str, parameter: str, declared: Mapping[Pa
     asked = [known for source, known in declared.items() if notebook in ("", source.stem)]
     names = sorted({each for known in asked for each in known} - {OUT_DIR})
     close = get_close_matches(parameter.lower(), names, n=1, cutoff=0.5)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    hint = f"; did you mean {close[0]!r}?" if close else "."
     who = f"notebook {notebook}" if notebook and asked else "no notebook of this run"
     verb = "has no" if notebook and asked else "has a"
     return f"{who} {verb} parameter {name!r}{hint} Their parameters: {', '.join(names) or 'none'}"
