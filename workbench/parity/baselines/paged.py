@@ -88,18 +88,27 @@ class Vllm(PagedBaseline):
         return super().unsupported(problem, lane)
 
     def extras(self, problem: Any, inputs: Any, lane: str) -> dict[str, Any]:
+        quantised = _per_tensor_scales(inputs)
         if lane == "2d":
-            return {}
+            return quantised
         padded = 1 << (problem.head_size - 1).bit_length()
         shape = (problem.total_query_tokens, problem.num_query_heads, self.segments)
         workspace = {"dtype": torch.float32, "device": inputs.q.device}
-        return {
+        return quantised | {
             "seq_threshold_3D": max(problem.num_seqs, 1),
             "num_par_softmax_segments": self.segments,
             "softmax_segm_output": torch.empty((*shape, padded), **workspace),
             "softmax_segm_max": torch.empty(shape, **workspace),
             "softmax_segm_expsum": torch.empty(shape, **workspace),
         }
+
+
+FP8_PER_TENSOR = 1
+"""vLLM's KVQuantMode for a cache with one scale per tensor; with its default of 0 the scales are not applied."""
+
+
+def _per_tensor_scales(inputs: Any) -> dict[str, Any]:
+    return {} if inputs.k_scale is None else {"kv_quant_mode": FP8_PER_TENSOR}
 
 
 def _arguments(problem: Any, inputs: Any, out: torch.Tensor) -> dict[str, Any]:
