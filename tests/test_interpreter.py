@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.runtime.errors import InterpreterError
 
 
 @triton.jit
@@ -43,3 +46,32 @@ def test_every_e4m3_code_widens_to_its_value(dtype, device):
     with e4m3_with_nan():
         widened[(1,)](codes, values, 256)
     torch.testing.assert_close(values, codes.to(dtype), rtol=0, atol=0, equal_nan=True)
+
+
+@triton.jit
+def added(p_x, p_y, p_sum, N: tl.constexpr):
+    o_n = tl.arange(0, N)
+    tl.store(p_sum + o_n, tl.load(p_x + o_n) + tl.load(p_y + o_n))
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_a_check_of_overflow_is_left_out_where_nothing_comes_of_it(debug, device, monkeypatch):
+    """A sum that leaves the range wraps around as on a GPU, and is an error under debugging."""
+    if device != "cpu":
+        pytest.skip("the interpreter runs on the CPU")
+    from triton.runtime.interpreter import interpreter_builder
+
+    from workbench.interpreter import without_dropped_checks
+
+    monkeypatch.setattr(interpreter_builder, "options", replace(interpreter_builder.options, debug=debug))
+    x, y = torch.tensor([[2**31 - 1, 5], [1, 2]], dtype=torch.int32)
+    out = torch.empty_like(x)
+    with without_dropped_checks():
+        if debug:
+            with pytest.raises(InterpreterError, match="int32 overflow detected for operation add"):
+                added[(1,)](x, y, out, 2)
+        else:
+            assert not interpreter_builder.options.sanitize_overflow
+            added[(1,)](x, y, out, 2)
+            assert out.tolist() == [-(2**31), 7]
+    assert interpreter_builder.options.sanitize_overflow

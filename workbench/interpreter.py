@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,9 +26,13 @@ def patched_once() -> Iterator[None]:
     patch = interpreter._patch_lang
     seen: set[tuple[bool, bool]] = set()
 
-    def patch_new(function: Callable[..., Any]) -> Any:
+    @functools.cache
+    def visible_from(function: Callable[..., Any]) -> tuple[bool, bool]:
         modules = {id(value) for value in function.__globals__.values()}
-        visible = (id(tl) in modules, id(tl.core) in modules)
+        return id(tl) in modules, id(tl.core) in modules
+
+    def patch_new(function: Callable[..., Any]) -> Any:
+        visible = visible_from(function)
         if visible in seen:
             return interpreter._LangPatchScope()
         seen.add(visible)
@@ -38,6 +43,23 @@ def patched_once() -> Iterator[None]:
         yield
     finally:
         interpreter._patch_lang = patch
+
+
+@contextmanager
+def without_dropped_checks() -> Iterator[None]:
+    """Within the block, the interpreter does no integer arithmetic twice.
+
+    For a check of overflow it repeats each sum, difference and product in 64 bits, a third of a kernel's time; of the
+    verdict it makes nothing, since it runs without debugging.
+    """
+    from triton.runtime.interpreter import interpreter_builder
+
+    options = interpreter_builder.options
+    interpreter_builder.options = replace(options, sanitize_overflow=options.debug and options.sanitize_overflow)
+    try:
+        yield
+    finally:
+        interpreter_builder.options = options
 
 
 @contextmanager

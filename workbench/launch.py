@@ -144,10 +144,16 @@ def run_in_interpreter(launches: Sequence[KernelLaunch]) -> None:
     """Run on CPU tensors, program by program."""
     import numpy as np
 
-    from workbench.interpreter import e4m3_with_nan, patched_once, rounded_bf16
+    from workbench.interpreter import e4m3_with_nan, patched_once, rounded_bf16, without_dropped_checks
 
     for launch in launches:
         function = getattr(kernel_module(launch.module, interpreted=True), launch.kernel)
         # Masked scores are -inf and a row without keys stays at the lowest float: both overflow on purpose.
-        with patched_once(), rounded_bf16(), e4m3_with_nan(), np.errstate(over="ignore", invalid="ignore"):
+        with (
+            patched_once(),
+            without_dropped_checks(),
+            rounded_bf16(),
+            e4m3_with_nan(),
+            np.errstate(over="ignore", invalid="ignore"),
+        ):
             function[launch.grid](**launch.args, **launch.constexprs)
