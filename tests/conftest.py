@@ -3,6 +3,7 @@
 TRITON_INTERPRET=1 forces the interpreter. The choice must fall before anything imports Triton.
 """
 
+import gc
 import os
 
 import hypothesis
@@ -31,6 +32,12 @@ def device() -> str:
 def heuristics_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What dispatch picks in a test does not hang on the tuned tables of the GPU that the test runs on."""
     monkeypatch.setattr("workbench.dispatch.tuned.installed_table", lambda device: None)
+
+
+def pytest_collection_finish() -> None:
+    """What the imports and the collection made stays to the end: no garbage collection need look through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
