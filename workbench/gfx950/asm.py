@@ -58,7 +58,7 @@ def read_assembly(path: Path) -> MachineCode:
 
 def parse_assembly(text: str, name: str = "assembly") -> MachineCode:
     """Parse assembly text, which errors call `name`. AssemblyError as above, UnsupportedError for PTX and SASS."""
-    if _NVIDIA.search(text):
+    if ".amdgcn_target" not in text and _NVIDIA.search(text):
         raise UnsupportedError(f"{name} is NVIDIA code; only AMD assembly (gfx950, gfx942) can be inspected")
     lines = text.splitlines()
     blocks = collect_blocks(lines, name)

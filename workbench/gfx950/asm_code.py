@@ -50,6 +50,8 @@ def split_operands(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _split(text: str, separator: str) -> list[str]:
     """Split outside brackets, without empty parts."""
+    if separator not in text or ("[" not in text and "(" not in text):
+        return [part for part in map(str.strip, text.split(separator)) if part]
     parts, depth, start = [], 0, 0
     for position, character in enumerate(text):
         depth += (character in "[(") - (character in "])")

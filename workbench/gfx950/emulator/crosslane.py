@@ -59,7 +59,7 @@ def gather_lanes(values: Array, source: Array, valid: Array, lanes: Array | None
 def parse_dpp(instruction: Instruction) -> Dpp | None:
     """The DPP control of an instruction, or None. EmulationError for a control this target lacks."""
     mods = instruction.modifiers
-    control = next((name for name in _CONTROLS if name in mods), None)
+    control = next((name for name in mods if name in _CONTROLS), None)
     if control is None:
         if instruction.encoding == "dpp":
             raise EmulationError(f"{instruction.where()}: this DPP control is not modelled")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 VCC, M0, SCC, EXEC = 106, 124, 125, 126
@@ -78,6 +79,7 @@ def split_top_level(text: str, separator: str) -> list[str]:
     return [piece for piece in pieces if piece.strip()]
 
 
+@lru_cache(maxsize=4096)
 def parse_operand(word: str) -> Operand:
     """One operand; ValueError when it is none of the known forms."""
     if match := _REGISTER.match(word):
