@@ -369,20 +369,30 @@ def test_query_tiles_widen_while_every_compute_unit_keeps_work(tokens, rows):
 def test_hopper_d128_prefill_keeps_64_rows_and_a_window_small_tiles():
     long = unified([(16384, 16384)], heads=(8, 8))
     assert choose(long, H200)[1] == (64, 64, 4, 3, 0)
-    assert choose(long.with_changes(sliding_window=128), H200)[1] == (64, 32, 4, 2, 0)
+    windowed = long.with_changes(sliding_window=128)
+    assert choose(windowed, H200)[1] == (64, 32, 4, 3, 0)
+    assert not select_spec(windowed, H200, "2d").spec.mask_split
 
 
 def test_hopper_decode_of_many_sequences_takes_fewer_warps_and_more_segments():
     few = unified([(1, 8192)] * 32, heads=(64, 8), head_size=64)
     many = unified([(1, 8192)] * 33, heads=(64, 8), head_size=64)
     assert choose(few, H200, "3d") == ("decode", (8, 64, 4, 2, 0))
-    assert choose(many, H200, "3d") == ("decode", (8, 64, 2, 3, 0))
+    assert choose(many, H200, "3d") == ("decode", (8, 64, 2, 2, 0))
+    assert choose(many.with_changes(kv_dtype="fp8_e4m3"), H200, "3d") == ("decode", (8, 64, 2, 3, 0))
     assert select_spec(few, H200, "3d").spec.num_segments == 4
     assert select_spec(many, H200, "3d").spec.num_segments == 4
 
 
-def test_d256_takes_half_the_tile():
-    assert choose(unified([(1, 8192)], head_size=256), H200, "3d")[1] == (16, 32, 4, 2, 0)
+def test_hopper_prefill_with_qq_bias_takes_fewer_rows_in_one_loop():
+    problem = unified([(256, 256)], use_qq_bias=True, qq_bias_size=256)
+    spec = select_spec(problem, H200, "2d").spec
+    assert (spec.block_m, spec.num_stages, spec.mask_split) == (32, 2, False)
+    assert select_spec(unified([(256, 256)]), H200, "2d").spec.block_m == 64
+
+
+def test_d256_decode_takes_whole_tiles():
+    assert choose(unified([(1, 8192)], head_size=256), H200, "3d")[1] == (16, 64, 4, 2, 0)
     assert choose(unified([(1, 8192)], head_size=256), MI355X, "3d")[1][1] == 32
 
 
@@ -428,7 +438,7 @@ def test_shrinking_keeps_two_stages_on_nvidia_and_says_so():
     small = gpu(vendor="nvidia", arch="sm_75", lds=65536, compute_units=40)
     choice = select_spec(problem, small, "3d")
     assert (choice.spec.num_stages, choice.spec.tile_size) == (2, 16)
-    assert any(reason.startswith("Shrunk from 73728 to 40960 bytes of LDS, of 65536") for reason in choice.reasons)
+    assert any(reason.startswith("Shrunk from 139264 to 40960 bytes of LDS, of 65536") for reason in choice.reasons)
 
 
 def test_a_device_too_small_for_any_geometry():
@@ -506,6 +516,13 @@ def test_gfx950_dense_has_256_rows_and_one_program_per_compute_unit():
 def test_gfx950_rescales_lazily_where_the_branch_spills_nothing(head_size, lazy):
     choice = select_dense_spec(dense(seqlen=8192, head_size=head_size), MI355X, portable=True)
     assert choice.spec.lazy_rescale == lazy
+
+
+def test_hopper_d64_dense_always_rescales_over_eight_warps():
+    spec = select_dense_spec(dense(seqlen=8192, head_size=64), H200).spec
+    assert isinstance(spec, DenseSpec)
+    assert (spec.block_m, spec.num_warps, spec.num_stages, spec.lazy_rescale) == (128, 8, 3, False)
+    assert select_dense_spec(dense(seqlen=8192), H200, portable=True).spec.lazy_rescale
 
 
 def test_a_spec_may_name_its_own_programs():

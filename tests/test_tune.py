@@ -8,13 +8,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.fake_tune import fake_compile, fake_measure
+from tests.fake_timer import FakeTimer
+from tests.fake_tune import eager, fake_compile, fake_measure
 from workbench.cli.app import main
 from workbench.device import load_device
 from workbench.dispatch import select_dense_spec, select_path, select_spec
 from workbench.dispatch.tuned import TunedEntry, TunedTable, problem_key, read_table
 from workbench.errors import TuneError
 from workbench.parity import TimingPlan
+from workbench.parity.harness import Contestant, run_contestants
 from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
 from workbench.records import read_records
 from workbench.resources import data_path
@@ -25,7 +27,7 @@ from workbench.tune.scheduler import Workers
 from workbench.tune.space import read_space
 from workbench.tune.store import Store
 from workbench.tune.sweep import Plan, run_sweep
-from workbench.tune.winners import check_free, write_winners
+from workbench.tune.winners import check_free, find_winner, write_winners
 
 H200 = load_device("h200")
 PROBLEM = UnifiedAttentionProblem(((1, 70), (1, 40)), 4, 2, 32, 16)
@@ -84,6 +86,17 @@ def test_the_fastest_wins_and_the_dispatcher_takes_it(plan, tmp_path):
         assert select_spec(problem, device, "2d", tuned=table).cohort != "tuned"
     assert read_table(path, "3.9.0") is None
     assert heuristic.spec != choice.spec
+
+
+@pytest.mark.parametrize(("tile", "lane"), [(64, None), (16, "2d")])
+def test_the_heuristics_choice_wins_nothing_over_itself(tile, lane):
+    contestants = [
+        Contestant("workbench", name, spec=Unified2DSpec(tile_size=size), candidate=eager)
+        for name, size in (("auto", 64), ("2d", tile))
+    ]
+    timer = FakeTimer({"workbench/auto": 100.0, "workbench/2d": 80.0})
+    records = run_contestants(TINY, contestants, device="cpu", plan=TimingPlan(rounds=5), timer=timer)
+    assert find_winner("key", [records]).lane == lane
 
 
 def test_a_sweep_that_stopped_goes_on_where_it_was(plan, tmp_path):

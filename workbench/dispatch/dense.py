@@ -123,8 +123,12 @@ def _portable(problem: DenseAttentionProblem, device: Device | None) -> tuple[De
 
 
 def _has_room_for_a_branch(problem: DenseAttentionProblem, device: Device | None) -> bool:
-    """Whether the lazy rescale spills nothing: over 64 channels, AMD's loop has no register left for its branch."""
-    return device is None or device.vendor != "amd" or head_pad(problem.head_size) <= 64
+    """Whether the lazy rescale's branch pays: up to 64 channels, over them on NVIDIA.
+
+    Over 64 channels AMD's loop has no register left for it; NVIDIA's products of up to 64 are as short as the branch.
+    """
+    small = head_pad(problem.head_size) <= 64
+    return device is None or small == (device.vendor == "amd")
 
 
 def _cohort(problem: DenseAttentionProblem, device: Device | None) -> Cohort:
@@ -164,6 +168,4 @@ def _nvidia(problem: DenseAttentionProblem) -> Cohort:
     pad = head_pad(problem.head_size)
     if pad > 128:
         return Cohort("dense-nvidia", Geometry(64, 64, 4, 2), ("Head sizes over 128: 64 rows keep the registers.",))
-    num_warps, num_stages = (8, 3) if pad == 128 else (4, 3)
-    reason = f"128 query rows over {num_warps} warps, {num_stages} stages in flight."
-    return Cohort("dense-nvidia", Geometry(128, 64, num_warps, num_stages), (reason,))
+    return Cohort("dense-nvidia", Geometry(128, 64, 8, 3), ("128 query rows over 8 warps, 3 stages in flight.",))

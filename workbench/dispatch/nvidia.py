@@ -39,7 +39,7 @@ def _decode(problem: UnifiedAttentionProblem, device: Device) -> Cohort:
     rows, pad = smallest_block_m(problem), head_pad(problem.head_size)
     base = problem.num_seqs * problem.num_kv_heads
     many = 2 * base >= WORKGROUPS_PER_CU * device.compute_units
-    tile = page_tile(problem, 32 if pad > 128 or problem.sliding_window is not None else 64)
+    tile = page_tile(problem, 32 if problem.sliding_window is not None else 64)
     num_warps = 2 if many else 4
     count = (
         f"{base} sequences x KV heads {'nearly fill' if many else 'do not fill'} {device.compute_units} compute units, "
@@ -51,7 +51,10 @@ def _decode(problem: UnifiedAttentionProblem, device: Device) -> Cohort:
         count += "; the rows are the product's 8 columns"
     # Few programs have a tile or two each: a loop for whole tiles would be more code to fetch than masks to apply.
     deep = many or problem.max_kv_len >= DEEP_CONTEXT
-    geometry = Geometry(rows, tile, num_warps, 3 if deep else 2, mask_split=many, transposed_qk=swapped)
+    # Many programs hide each other's loads, if shared memory holds them: two tiles ahead of 16 bits each halve those.
+    crowded = many and swapped and problem.kv_dtype != "fp8_e4m3"
+    num_stages = 3 if deep and not crowded else 2
+    geometry = Geometry(rows, tile, num_warps, num_stages, mask_split=many, transposed_qk=swapped)
     return Cohort("decode", geometry, (f"{count}.",))
 
 
@@ -59,7 +62,7 @@ def _split_prefill(problem: UnifiedAttentionProblem) -> Cohort:
     longest = ceil_power_of_two(problem.max_query_len * problem.group_size)
     rows = max(smallest_block_m(problem), min(64, longest))
     pad = head_pad(problem.head_size)
-    geometry = Geometry(rows, page_tile(problem, 32 if pad > 128 else 64), _warps(rows, pad), 3, mask_split=False)
+    geometry = Geometry(rows, page_tile(problem, 32), _warps(rows, pad), 3, mask_split=False)
     return Cohort("split-prefill", geometry, (f"{rows} query rows: few blocks, whose keys are split instead.",))
 
 
@@ -69,9 +72,14 @@ def _prefill(problem: UnifiedAttentionProblem, device: Device) -> Cohort:
     if rows < 64 <= longest:
         rows, reason = 64, "64 query rows: one warpgroup's product, faster than smaller tiles on more multiprocessors."
     pad = head_pad(problem.head_size)
-    if problem.sliding_window is not None:
-        # A block visits few tiles: small ones waste less of them at the window's two edges.
-        rows, tile, num_stages = _at_most(64, rows, problem), 32, 2
+    split = problem.sliding_window is None and not problem.use_qq_bias
+    if problem.use_qq_bias:
+        # Every element loads a bias of its own: fewer rows leave more programs to wait for them at once.
+        rows, tile, num_stages = _at_most(32, rows, problem), 64, 2
+        reason = "32 query rows and one masked loop: each score waits for its bias."
+    elif problem.sliding_window is not None:
+        # A block visits few tiles: small ones waste less of them at the window's two edges, and nearly all are masked.
+        rows, tile, num_stages = _at_most(64, rows, problem), 32, 3
     elif pad > 128:
         tile, num_stages = 32, 2
     elif pad == 128:
@@ -79,8 +87,9 @@ def _prefill(problem: UnifiedAttentionProblem, device: Device) -> Cohort:
     else:
         # An fp8 tile takes registers twice while it is converted.
         long = rows == 128 and problem.max_kv_len >= LONG_CONTEXT and problem.kv_dtype != "fp8_e4m3"
-        tile, num_stages = (128, 3) if long else (64, 2)
-    return Cohort("prefill", Geometry(rows, page_tile(problem, tile), _warps(rows, pad), num_stages), (reason,))
+        tile, num_stages = (128, 3) if long else (64, 3)
+    geometry = Geometry(rows, page_tile(problem, tile), _warps(rows, pad), num_stages, mask_split=split)
+    return Cohort("prefill", geometry, (reason,))
 
 
 def _warps(rows: int, pad: int) -> int:

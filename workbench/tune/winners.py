@@ -57,12 +57,17 @@ def find_winner(key: str, sessions: Sequence[Sequence[Record]]) -> Winner:
     taken: str | None = None
     best = _fastest(sessions, None, (OWN, "auto"))
     verdict = _beats(sessions, best, (OWN, "auto")) if best else None
-    if best is not None and verdict is not None:
+    if best is not None and verdict is not None and not _is_own_choice(sessions[0], best):
         taken, ratios["auto"] = best[1], verdict
     return Winner(key, taken, specs, ratios, scenarios)
 
 
 _Name = tuple[str, str]
+
+
+def _is_own_choice(session: Sequence[Record], name: _Name) -> bool:
+    """Whether a candidate runs what the heuristics take for `auto`: a ratio between the two is noise."""
+    return bool(_record(session, name).spec == _record(session, (OWN, "auto")).spec)
 
 
 def _fastest(sessions: Sequence[Sequence[Record]], lane: str | None, reference: _Name) -> _Name | None:
