@@ -16,10 +16,18 @@ class FakeCompiler:
 
     def __init__(self):
         self.requests = []
+        self.started = []
+        self.loaded = []
         self.hold = threading.Event()
         self.hold.set()
 
-    def __call__(self, requests, *, gives_way=False):
+    def start(self, triton, target):
+        self.started.append(target)
+
+    def load(self, request):
+        self.loaded.append(request)
+
+    def compile(self, requests, *, gives_way=False):
         self.requests += requests
         if not gives_way:
             self.hold.wait(10)
@@ -37,7 +45,7 @@ class FakeCompiler:
             llir="",
             assembly=text,
             binary=b"",
-            metadata={"num_warps": 8, "shared": 1024 * dict(request.constexprs)["K_PAD"]},
+            metadata={"num_warps": 8, "shared": 1024 * dict(request.constexprs).get("K_PAD", 8)},
             arguments=(),
             registers=amd_figures(text),
             compile_seconds=0.0,

@@ -13,11 +13,13 @@ from workbench.compiler import (
     CompiledKernel,
     KernelRef,
     KernelRequest,
+    close_workers,
     compile_kernel,
     compile_many,
     describe_argument,
     installed_triton_version,
     pointer_argument,
+    pool,
     service,
     triton_versions,
 )
@@ -262,6 +264,13 @@ def test_edited_source_is_compiled_anew_by_a_warm_process(kernel_file):
     after = compile_kernel(request_for(kernel_file))
     assert after.key != before.key
     assert machine_code_digest(after.assembly) != machine_code_digest(before.assembly)
+
+
+def test_a_loaded_kernel_has_a_process_at_hand(kernel_file, monkeypatch):
+    close_workers()
+    service.load_kernel(request_for(kernel_file), 1)
+    monkeypatch.setattr(pool, "Worker", lambda version, gives_way: pytest.fail("a process was started"))
+    assert isinstance(compile_kernel(request_for(kernel_file)), CompiledKernel)
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b.replace(b"scale", b"skale")])

@@ -1,8 +1,12 @@
 import contextlib
 import threading
+import time
+from itertools import repeat
 
 import pytest
+import torch
 from fake_explorer import FakeCompiler, FakeSlow
+from fake_timer import FakeTimer
 
 import workbench
 from workbench.compiler import protocol
@@ -12,6 +16,7 @@ from workbench.explorer.answer import Answer
 from workbench.explorer.code import command_line, python_code
 from workbench.explorer.helper import Helper
 from workbench.explorer.html import result_html, status_html
+from workbench.explorer.jobs import measure
 from workbench.explorer.neighbours import neighbours
 from workbench.explorer.plan import kernels_for, make_plan
 from workbench.explorer.problem_edits import edit_problem, spell_value
@@ -27,13 +32,22 @@ DECODE = State("decode_d128_b16")
 
 @pytest.fixture
 def session():
-    made = Session(lambda side: None, ahead=False, compile_all=FakeCompiler(), slow=FakeSlow())
+    made = Session(lambda side: None, ahead=False, compiler=FakeCompiler(), slow=FakeSlow())
     yield made
     made.close()
 
 
 def lds_of(session, side):
     return session.answers[side].compiled.lds_bytes
+
+
+def reach_emulation(session, side="A"):
+    wait_for(session, lambda: side in session._slow.jobs)
+
+
+def wait_for(session, condition):
+    with session._idle:
+        assert session._idle.wait_for(condition, 10)
 
 
 class TestPlan:
@@ -113,7 +127,7 @@ class TestSession:
         answer = session.set("A", DENSE)
         assert answer.plan.launches[0].grid == (256, 1, 1)
         assert answer.code == "working"
-        self.reach_emulation(session)
+        reach_emulation(session)
         assert session.answers["A"].code == "done"
         assert session.answers["A"].inspection.occupancy.num_warps == 8
         name, (problem, spec, lane, _), done = session._slow.jobs["A"]
@@ -122,22 +136,18 @@ class TestSession:
         assert session.wait()
         assert session.answers["A"].facts["conflicts_k"] == 5
 
-    def reach_emulation(self, session, side="A"):
-        with session._idle:
-            assert session._idle.wait_for(lambda: side in session._slow.jobs, 10)
-
     def test_the_latest_change_wins(self, session):
-        session._compile.hold.clear()
+        session._compiler.hold.clear()
         session.set("A", DENSE.with_changes({"lds_k_pad": "16"}))
         session.set("A", DENSE.with_changes({"lds_k_pad": "32"}))
-        session._compile.hold.set()
-        self.reach_emulation(session)
+        session._compiler.hold.set()
+        reach_emulation(session)
         assert lds_of(session, "A") == 32 * 1024
         assert session._slow.jobs["A"][1][1].lds_k_pad == 32
 
     def test_an_emulation_that_a_change_overtook_is_not_shown(self, session):
         session.set("A", DENSE)
-        self.reach_emulation(session)
+        reach_emulation(session)
         late = session._slow.jobs["A"][2]
         session.set("A", DENSE.with_changes({"lds_k_pad": "0"}))
         late({"conflicts_k": 1, "conflicts_v": 1, "conflicts_other": 1})
@@ -146,7 +156,7 @@ class TestSession:
     def test_errors_become_part_of_the_answer(self, session):
         assert "at least one" in session.set("A", DECODE.with_edits({"seq_lens": "[]"})).error
         assert "cluster halves" in session.set("A", DENSE.with_changes({"block_n": "32"})).error
-        session._compile.kernel = lambda request: workbench.errors.CompileError("no such <pass>")
+        session._compiler.kernel = lambda request: workbench.errors.CompileError("no such <pass>")
         session.set("A", DENSE)
         assert session.wait()
         assert session.answers["A"].code == "failed"
@@ -155,15 +165,15 @@ class TestSession:
 
     def test_a_failed_emulation_says_why(self, session):
         session.set("A", DENSE)
-        self.reach_emulation(session)
+        reach_emulation(session)
         session._slow.jobs["A"][2](protocol.Failure("EmulationError: v_strange"))
         assert "v_strange" in status_html(session.answers["A"])
 
     def test_two_sides_mark_what_differs(self, session):
         session.set("A", DENSE)
         session.set("B", DENSE.with_changes({"lds_k_pad": "32"}))
-        self.reach_emulation(session, "A")
-        self.reach_emulation(session, "B")
+        reach_emulation(session, "A")
+        reach_emulation(session, "B")
         sections = only_differences(tables_beside(session.answers["A"], session.answers["B"]))
         rows = {row.label: row.values for section in sections for row in section.rows}
         assert rows["lds_k_pad"] == ("8", "32", "differs")
@@ -173,9 +183,87 @@ class TestSession:
         assert '<tr class="differs"><td>lds_k_pad' in page
         assert '<tr class="differs"><td>VGPRs reserved' not in page
 
+    def test_what_needs_no_machine_code_is_current_while_it_compiles(self, session):
+        session.set("A", DENSE)
+        reach_emulation(session)
+        session._compiler.hold.clear()
+        answer = session.set("A", DENSE.with_changes({"lds_k_pad": "32"}))
+        page = result_html([answer])
+        assert f"<td>LDS by the spec, bytes</td><td>{answer.plan.spec.lds_bytes(128)}</td>" in page
+        assert "<div><h4>Geometry" in page
+        assert '<div class="stale"><h4>Resources' in page
+        assert "compiling …" in page
+        session._compiler.hold.set()
+        reach_emulation(session)
+        assert 'class="stale"' not in result_html([session.answers["A"]]).partition("cards")[0]
+        assert '<div class="stale"><h4>' not in result_html([session.answers["A"]])
+
+    def test_idle_time_goes_to_the_side_that_changed_last(self, session, monkeypatch):
+        monkeypatch.setattr("workbench.explorer.session.neighbours", lambda plan: repeat(plan.requests[0]))
+        session.ahead, compiler = True, session._compiler
+        session.set("A", DENSE)
+        reach_emulation(session)
+        session.set("B", DENSE.with_changes({"setprio": "false"}))
+        reach_emulation(session, "B")
+        # Its only thread came to B although A's neighbours have no end.
+        requests = [session.answers[side].plan.requests[0] for side in ("A", "B")]
+        for _ in range(1000):
+            if compiler.loaded == requests:
+                break
+            time.sleep(0.01)
+        assert compiler.loaded == requests
+        assert compiler.started == ["gfx950", "gfx950"]
+
+    def test_an_error_that_nobody_foresaw_is_shown_too(self, session):
+        session._compiler.kernel = lambda request: 1 // 0
+        session.set("A", DENSE)
+        assert session.wait(10)
+        assert "ZeroDivisionError" in status_html(session.answers["A"])
+
+
+class TestTiming:
+    """What the button does; the GPU is made up."""
+
+    STATE = State("dense_headline", kernel="dense").with_edits(
+        {"batch": "1", "num_query_heads": "2", "num_kv_heads": "1", "seqlen_q": "16", "seqlen_kv": "32"}
+    )
+
+    def test_without_a_gpu_it_says_what_is_missing(self, session, monkeypatch):
+        monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+        session.set("A", DENSE)
+        reach_emulation(session)
+        session.measure()
+        answer = session.answers["A"]
+        assert answer.timing == "failed"
+        assert answer.time_note.startswith(f"PyTorch {torch.__version__} sees no GPU")
+        assert answer.time_note.endswith("takes an AMD Instinct MI355X (gfx950)")
+        assert answer.time_note in status_html(answer)
+
+    def test_sides_of_one_problem_are_timed_together_after_a_check(self, session, monkeypatch):
+        monkeypatch.setattr("workbench.explorer.session.why_not_timed", lambda plan: "")
+        session.set("A", self.STATE)
+        session.set("B", self.STATE.with_changes({"num_warps": "8"}))
+        for side in ("A", "B"):
+            reach_emulation(session, side)
+        session.measure()
+        name, arguments, done = session._slow.jobs["time A"]
+        assert name == "measure"
+        done(measure(*arguments, timer=FakeTimer({"A/dense": 80.0, "B/dense": 50.0})))
+        times = [session.answers[side].time for side in ("A", "B")]
+        assert [round(time["median_us"]) for time in times] == [80, 50]
+        assert times[0]["rounds"] == times[1]["rounds"] > 1
+        assert "Time <span" in result_html([session.answers["B"]])
+
+    def test_a_kernel_that_fails_its_check_gets_no_time(self, session):
+        session.set("A", self.STATE)
+        reach_emulation(session)
+        session._timed({"A": {"note": "wrong: NaN"}}, {"A": 1})
+        assert (session.answers["A"].timing, session.answers["A"].time_note) == ("failed", "wrong: NaN")
+
 
 class TestHelper:
-    def test_a_job_that_is_overtaken_is_stopped_and_the_next_one_runs(self):
+    def test_a_job_that_is_overtaken_is_stopped_and_the_next_one_runs(self, monkeypatch):
+        monkeypatch.setattr("workbench.explorer.helper.GRACE_SECONDS", 0.0)
         helper, done, replies = Helper(), threading.Event(), []
         with contextlib.closing(helper):
             helper.submit("A", "emulate", (1, 2, 3, 4), replies.append)
@@ -193,7 +281,7 @@ class TestPanel:
     def panel(self):
         from workbench.explorer.panel import Panel
 
-        made = Panel(DENSE, ahead=False, compile_all=FakeCompiler(), slow=FakeSlow())
+        made = Panel(DENSE, ahead=False, compiler=FakeCompiler(), slow=FakeSlow())
         yield made
         made.close()
 

@@ -120,6 +120,23 @@ def input_digests(
     return digests
 
 
+def load_kernel(request: KernelRequest, processes: int, *, time_limit: float = DEFAULT_TIME_LIMIT) -> None:
+    """Have that many idle compiler processes at hand that have read the kernel, so that its variants compile sooner.
+
+    CompileError where a process does not come up or the kernel cannot be read.
+    """
+    root, sources = _Identifier().sources(request)
+    pool = worker_pool(request.triton_version, request.target)
+    pool.warm(processes)
+    with _Executor(processes) as executor:
+        futures = [
+            executor.submit(pool.compile, request, root, sources, time_limit, inputs_only=True)
+            for _ in range(processes)
+        ]
+        for future in futures:
+            future.result()
+
+
 def is_cached(request: KernelRequest) -> bool:
     """Whether compiling the request would find it on disk."""
     try:

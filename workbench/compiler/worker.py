@@ -6,6 +6,7 @@ LLVM prints goes to standard error.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import importlib
 import importlib.util
@@ -48,9 +49,13 @@ def main() -> None:
     replies = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     protocol.send(replies, triton.__version__)
+    # What is imported stays; looking through it again and again takes a tenth of a compilation.
+    gc.freeze()
+    gc.disable()
     try:
         while True:
             protocol.send(replies, answer(protocol.receive(sys.stdin.fileno())))
+            gc.collect()
     except (EOFError, BrokenPipeError):
         # The parent is done or was killed, and then nobody else clears up.
         shutil.rmtree(triton.knobs.cache.dir, ignore_errors=True)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from workbench.compiler import find_target
-from workbench.levers.facts import facts_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,8 +30,10 @@ class Answer:
     compiled: CompiledKernel | None = None
     inspection: Inspection | None = None
     """None for an NVIDIA target, whose code is not taken apart."""
+    code_facts: Mapping[str, Value] = field(default_factory=dict)
+    """Keys of `workbench.levers.facts`. Static and modelled."""
     code: Stage = "none"
-    """While it is `working`, `compiled` and `inspection` are those of the state before."""
+    """While it is `working`, `compiled`, `inspection` and `code_facts` are those of the state before."""
     seconds: float = 0.0
     """From the change to the machine code's figures."""
     conflicts: Mapping[str, int] = field(default_factory=dict)
@@ -48,9 +49,7 @@ class Answer:
     @property
     def facts(self) -> dict[str, Value]:
         """Facts by the keys of `workbench.levers.facts`, as far as they are known."""
-        if self.inspection is None or self.plan is None:
-            return {}
-        return facts_of(self.inspection, self.plan.problem.head_size) | dict(self.conflicts)
+        return {**self.code_facts, **self.conflicts}
 
 
 def can_be_inspected(target: str) -> bool:
@@ -65,12 +64,14 @@ def why_not_emulated(plan: Plan) -> str:
 
 
 def why_not_timed(plan: Plan) -> str:
-    """Why the kernel of a plan cannot be timed here; nothing where it can. Loads PyTorch."""
+    """Why the kernel of a plan cannot be timed here, by name; nothing where it can. Loads PyTorch."""
+    import torch
+
     from workbench.device import detect_device
 
-    device = detect_device()
+    device, wanted = detect_device(), f"{plan.device.title} ({plan.device.arch})"
     if device is None:
-        return "PyTorch sees no GPU here"
+        return f"PyTorch {torch.__version__} sees no GPU here; timing this kernel takes an {wanted}"
     if plan.device.arch != device.arch:
-        return f"the target is {plan.device.arch}; here is {device.title} ({device.arch})"
+        return f"timing this kernel takes an {wanted}; here is {device.title} ({device.arch})"
     return ""

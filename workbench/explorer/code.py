@@ -15,8 +15,7 @@ from workbench.problem import DenseAttentionProblem
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from workbench.errors import WorkbenchError
-from workbench.explorer.plan import Plan
+    from workbench.explorer.plan import Plan
 
 _WIDTH = 100
 

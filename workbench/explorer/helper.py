@@ -1,4 +1,4 @@
-"""One process for slow jobs, which the latest change may take over: a job that nobody waits for any more is killed."""
+"""One process for slow jobs, which the latest change takes over: a job that nobody waits for any more has to end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@dataclass(frozen=True)
+GRACE_SECONDS = 3.0
+"""How long a job may go on that nobody waits for any more: a new process takes as long to start."""
+
+
+@dataclass(frozen=True, eq=False)
 class _Job:
     owner: str
     name: str
@@ -33,6 +37,7 @@ class Helper:
         self._condition = threading.Condition()
         self._waiting: dict[str, _Job] = {}
         self._running: _Job | None = None
+        self._wanted: _Job | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -48,7 +53,7 @@ class Helper:
             self._condition.notify_all()
 
     def cancel(self, owner: str) -> None:
-        """Drop the owner's job, also while it runs."""
+        """Drop the owner's job; one that runs may end within GRACE_SECONDS, then its process is killed."""
         with self._condition:
             self._drop(owner)
 
@@ -67,9 +72,16 @@ class Helper:
 
     def _drop(self, owner: str) -> None:
         self._waiting.pop(owner, None)
-        if self._running is not None and self._running.owner == owner:
-            self._running = None
-            self._kill()
+        if self._wanted is not None and self._wanted.owner == owner:
+            patience = threading.Timer(GRACE_SECONDS, self._lose_patience, [self._wanted])
+            patience.daemon = True
+            patience.start()
+            self._wanted = None
+
+    def _lose_patience(self, job: _Job) -> None:
+        with self._condition:
+            if self._running is job:
+                self._kill()
 
     def _kill(self) -> None:
         if self._process is not None:
@@ -83,12 +95,12 @@ class Helper:
                 if self._closed:
                     return
                 job = self._waiting.pop(next(iter(self._waiting)))
-                self._running = job
+                self._running = self._wanted = job
                 process = self._alive()
             result = _ask(process, job)
             with self._condition:
-                is_wanted = self._running is job
-                self._running = None
+                is_wanted = self._wanted is job
+                self._running = self._wanted = None
             if is_wanted:
                 job.done(result)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from workbench.explorer.key_figures import key_figures
 from workbench.explorer.style import STYLE
-from workbench.explorer.tables import ROUTING, differs, only_differences, tables, tables_beside
+from workbench.explorer.tables import AT_ONCE, ROUTING, differs, only_differences, tables, tables_beside
 from workbench.inspection.text import format_value
 from workbench.levers.words import difference
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from workbench.explorer.answer import Answer, Stage
+    from workbench.explorer.key_figures import KeyFigure
     from workbench.inspection.sections import Row, Section, Value
 
 _LONG = 3
@@ -30,10 +31,12 @@ def result_html(answers: Sequence[Answer], *, differences_only: bool = False) ->
         sections = only_differences(sections) if differences_only else sections
     else:
         sections = tables(answers[0]) if answers else ()
-    stale = any(answer.code == "working" for answer in answers)
-    sides = 1 if stale else len(answers)
-    body = "".join(section_html(section, sides=sides) for section in sections)
-    parts.append(f'<div class="tables{" stale" if stale else ""}">{body}</div></div>')
+    working = any(answer.code == "working" for answer in answers)
+    body = "".join(
+        section_html(section, sides=len(answers), is_stale=working and section.title not in AT_ONCE)
+        for section in sections
+    )
+    parts.append(f'<div class="tables">{body}</div></div>')
     return "".join(parts)
 
 
@@ -47,12 +50,14 @@ def status_html(answer: Answer) -> str:
     return f'{STYLE}<div class="explorer status">{"".join(f"<span>{text}</span>" for text in shown)}</div>'
 
 
-def section_html(section: Section, *, sides: int = 1) -> str:
-    """One table; with two sides, rows in which they disagree are marked."""
+def section_html(section: Section, *, sides: int = 1, is_stale: bool = False) -> str:
+    """One table; with two sides, rows in which they disagree are marked. Stale is what a compilation will replace."""
+    sides = 1 if is_stale else sides
     head = "".join(f"<th>{escape(column)}</th>" for column in ("", *section.columns))
     rows = "".join(_row_html(row, sides=sides) for row in section.rows)
     titled = f'<h4>{escape(section.title)} <span class="evidence">{escape(section.evidence)}</span></h4>'
-    return f"<div>{titled}<table><tr>{head}</tr>{rows}</table>{_lines(section)}</div>"
+    mark = ' class="stale"' if is_stale else ""
+    return f"<div{mark}>{titled}<table><tr>{head}</tr>{rows}</table>{_lines(section)}</div>"
 
 
 def _row_html(row: Row, *, sides: int) -> str:
@@ -84,9 +89,16 @@ def _cards(answers: Sequence[Answer]) -> str:
         )
         cards.append(
             f'<div class="card{" differs" if differ else ""}"><div class="label">{escape(figure.title)}</div>{shown}'
-            f'<div class="evidence">{figure.evidence}</div></div>'
+            f'<div class="evidence">{_evidence(figure, answers)}</div></div>'
         )
     return f'<div class="cards">{"".join(cards)}</div>'
+
+
+def _evidence(figure: KeyFigure, answers: Sequence[Answer]) -> str:
+    """The kind of evidence, or what it waits for: a figure that is shown meanwhile is of the state before."""
+    if any(answer.code == "working" for answer in answers) and figure.evidence != "measured":
+        return "compiling …"
+    return figure.evidence
 
 
 def _named(name: str, sides: int) -> str:

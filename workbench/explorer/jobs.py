@@ -10,6 +10,7 @@ from workbench.errors import ParameterError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from workbench.parity.timing import Timer
     from workbench.scenario_files import Problem
     from workbench.spec import KernelSpec
 
@@ -21,7 +22,9 @@ def emulate(problem: Problem, spec: KernelSpec, lane: str, triton_version: str) 
     return conflicts_of_spec(lane, problem, spec, triton_version)
 
 
-def measure(problem: Problem, lineup: Sequence[tuple[str, str, KernelSpec]]) -> dict[str, dict[str, Any]]:
+def measure(
+    problem: Problem, lineup: Sequence[tuple[str, str, KernelSpec]], *, timer: Timer | None = None
+) -> dict[str, dict[str, Any]]:
     """Times of (name, lane, spec) on this machine's GPU, interleaved in one session; `note` where one has none."""
     from workbench.parity.harness import Contestant, run_contestants
     from workbench.parity.timing import TimingPlan
@@ -29,7 +32,8 @@ def measure(problem: Problem, lineup: Sequence[tuple[str, str, KernelSpec]]) -> 
 
     contestants = [Contestant(name, lane, spec) for name, lane, spec in lineup]
     found: dict[str, dict[str, Any]] = {}
-    for record in run_contestants(Scenario("explorer", "explorer", problem), contestants, plan=TimingPlan()):
+    scenario = Scenario("explorer", "explorer", problem)
+    for record in run_contestants(scenario, contestants, plan=TimingPlan(), timer=timer):
         if not record.samples:
             found[record.candidate] = {"note": f"{record.status}: {record.message}"}
             continue

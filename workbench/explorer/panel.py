@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets
@@ -10,6 +11,7 @@ from workbench.explorer.answer import why_not_timed
 from workbench.explorer.html import result_html
 from workbench.explorer.session import SIDES, Session
 from workbench.explorer.side import Side
+from workbench.explorer.style import STYLE
 
 if TYPE_CHECKING:
     from workbench.explorer.state import State
@@ -25,11 +27,14 @@ class Panel:
         self.compare = ipywidgets.ToggleButton(description="compare with B", value=second is not None)
         self.only_differences = ipywidgets.Checkbox(description="differences only", indent=False)
         self.copy = ipywidgets.Button(description="copy A to B")
-        self.time = ipywidgets.Button(description="time on the GPU")
+        self.time = ipywidgets.Button(
+            description="time on the GPU", tooltip="Check, then time what is shown, both sides in one session"
+        )
+        self.time_note = ipywidgets.HTML()
         self.result = ipywidgets.HTML()
         self._row = ipywidgets.HBox(layout=ipywidgets.Layout(flex_flow="row wrap", width="100%", grid_gap="8px"))
         bar = ipywidgets.HBox(
-            [self.compare, self.copy, self.only_differences, self.time],
+            [self.compare, self.copy, self.only_differences, self.time, self.time_note],
             layout=ipywidgets.Layout(flex_flow="row wrap"),
         )
         self.widget = ipywidgets.VBox([self._row, bar, self.result])
@@ -38,7 +43,6 @@ class Panel:
         self.copy.on_click(lambda _: self._set("B", self.sides["A"].state))
         self.time.on_click(lambda _: self.session.measure())
         self._set("A", first)
-        self._enable_timing()
         self._compare(second is not None, second)
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
@@ -56,6 +60,7 @@ class Panel:
     def _set(self, name: str, state: State) -> None:
         answer = self.session.set(name, state)
         self.sides[name].show_plan(state, answer.plan)
+        self._enable_timing()
 
     def _compare(self, is_on: bool, state: State | None = None) -> None:
         self._row.children = [self.sides[name].box for name in self.shown]
@@ -65,13 +70,15 @@ class Panel:
             self._set("B", state or self.sides["A"].state)
         else:
             self.session.drop("B")
+            self._enable_timing()
         self._render()
 
     def _enable_timing(self) -> None:
-        plan = self.session.answers["A"].plan
-        why_not = why_not_timed(plan) if plan else ""
-        self.time.disabled = why_not.startswith("PyTorch sees no GPU")
-        self.time.tooltip = why_not or "Check, then time what is shown, both sides in one session"
+        plans = [self.session.answers[name].plan for name in self.shown if name in self.session.answers]
+        reasons = [why_not_timed(plan) for plan in plans if plan is not None]
+        self.time.disabled = bool(reasons) and all(reasons)
+        note = next(filter(None, reasons), "")
+        self.time_note.value = f'{STYLE}<div class="explorer"><p>{escape(note)}</p></div>' if note else ""
 
     def _on_change(self, name: str) -> None:
         answer = self.session.answers.get(name)

@@ -17,6 +17,8 @@ from workbench.problem import DenseAttentionProblem
 from workbench.scenarios import find
 from workbench.spec import TritonSpec
 from workbench.spec_changes import change_spec
+from workbench.spec_gfx950 import Gfx950DenseSpec
+from workbench.spec_gfx950_unified import FP8, Gfx950Unified2DSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -156,6 +158,16 @@ def _spelled(base: KernelSpec, changes: Mapping[str, str]) -> dict[str, str]:
 def keys_of_tile(spec: KernelSpec) -> int | None:
     """Keys of an iteration of the KV loop."""
     return getattr(spec, "block_n", None) or getattr(spec, "tile_size", None)
+
+
+def planned_lds(plan: Plan) -> int | None:
+    """LDS of a workgroup in bytes by the spec's own account; None where the compiler alone decides it."""
+    spec, problem = plan.spec, plan.problem
+    if isinstance(spec, Gfx950DenseSpec):
+        return spec.lds_bytes(problem.head_size)
+    if isinstance(spec, Gfx950Unified2DSpec):
+        return spec.lds_bytes(problem.head_size, problem.dtype, FP8 if spec.fp8_native_qk else problem.dtype)
+    return None
 
 
 def changed_fields(plan: Plan) -> dict[str, str]:

@@ -15,31 +15,27 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
-from workbench.compiler import compile_many, protocol, warm_workers
+from workbench.compiler import protocol
 from workbench.errors import CompileError, SpecError, WorkbenchError
 from workbench.explorer.answer import Answer, can_be_inspected, why_not_emulated, why_not_timed
+from workbench.explorer.compiler import WarmCompiler
 from workbench.explorer.helper import Helper
 from workbench.explorer.neighbours import neighbours
 from workbench.explorer.plan import Plan, make_plan
 from workbench.inspection import inspect_compiled
 from workbench.levers.emulated import describe, small_problem
+from workbench.levers.facts import facts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from workbench.compiler import KernelRequest
-    from workbench.compiler.service import Outcome
+    from workbench.explorer.compiler import Compiler
     from workbench.explorer.state import State
 
 SIDES = ("A", "B")
 _THREADS = 3
 """Compilations at once: the latest of each side, and one that is no longer wanted."""
-
-
-class Compile(Protocol):
-    """What compiles; `workbench.compiler.compile_many` does."""
-
-    def __call__(self, requests: Sequence[KernelRequest], *, gives_way: bool = False) -> list[Outcome]: ...
 
 
 class Slow(Protocol):
@@ -60,19 +56,20 @@ class Session:
         on_change: Callable[[str], None],
         *,
         ahead: bool = True,
-        compile_all: Compile = compile_many,
+        compiler: Compiler | None = None,
         slow: Slow | None = None,
     ) -> None:
-        """Start nothing yet. `compile_all` and `slow` do the work."""
+        """Start nothing yet. `compiler` and `slow` do the work."""
         self.answers: dict[str, Answer] = {}
         self.ahead = ahead
         self._on_change = on_change
-        self._compile = compile_all
+        self._compiler = compiler or WarmCompiler()
         self._slow = slow or Helper()
         self._lock = threading.RLock()
         self._idle = threading.Condition(self._lock)
         self._busy = 0
         self._changes = dict.fromkeys(SIDES, 0)
+        self._last_changed = ""
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="explorer")
         self._spare = ThreadPoolExecutor(1, thread_name_prefix="explorer-ahead")
 
@@ -80,8 +77,10 @@ class Session:
         """Answer a state on a side: returns what is known at once, and goes on in the background."""
         started = time.monotonic()
         self._slow.cancel(side)
+        self._spare.submit(self._compiler.start, state.triton, state.target)
         with self._lock:
             self._changes[side] += 1
+            self._last_changed = side
             number = self._changes[side]
         answer = _first_answer(state, self.answers.get(side))
         self.answers[side] = answer
@@ -142,6 +141,8 @@ class Session:
     def _work(self, side: str, number: int, plan: Plan, started: float) -> None:
         try:
             self._compile_side(side, number, plan, started)
+        except Exception as error:  # noqa: BLE001 - nobody reads this thread's traceback, and the side would wait
+            self._update(side, number, **_failed(f"{type(error).__name__}: {error}"))
         finally:
             with self._idle:
                 self._busy -= 1
@@ -166,19 +167,19 @@ class Session:
         figures = self._figures_of_code(plan)
         figures["seconds"] = time.monotonic() - started
         if self._update(side, number, **figures) and figures["code"] == "done":
-            if self.ahead:
-                self._spare.submit(self._compile_ahead, side, number, plan)
+            self._spare.submit(self._get_ahead, side, number, plan)
             self._emulate_side(side, number, plan)
 
     def _figures_of_code(self, plan: Plan) -> dict[str, Any]:
         try:
-            (outcome,) = self._compile(plan.requests[:1])
+            (outcome,) = self._compiler.compile(plan.requests[:1])
             if isinstance(outcome, CompileError):
-                return _failed(outcome)
+                return _failed(str(outcome))
             inspection = inspect_compiled(outcome) if can_be_inspected(plan.state.target) else None
+            facts = facts_of(inspection, plan.problem.head_size) if inspection else {}
         except WorkbenchError as error:
-            return _failed(error)
-        return {"code": "done", "compiled": outcome, "inspection": inspection}
+            return _failed(str(error))
+        return {"code": "done", "compiled": outcome, "inspection": inspection, "code_facts": facts}
 
     def _emulate_side(self, side: str, number: int, plan: Plan) -> None:
         problem = small_problem(plan.problem)
@@ -193,7 +194,7 @@ class Session:
             return
         if not self._update(side, number, emulation="working", conflicts_of=describe(problem)):
             return
-        self._compile(small, gives_way=True)
+        self._compiler.compile(small, gives_way=True)
         if not self._is_latest(side, number):
             return
         version = small[0].triton_version
@@ -226,17 +227,17 @@ class Session:
             else:
                 self._update(side, number, timing="done", time=result)
 
-    def _compile_ahead(self, side: str, number: int, plan: Plan) -> None:
-        """Compile the neighbours one by one until a change comes, with a second process at hand for that change."""
-        warm_workers(plan.requests[0].triton_version, plan.state.target, 2)
+    def _get_ahead(self, side: str, number: int, plan: Plan) -> None:
+        """Until a change comes: have compiler processes at hand for it, then compile the neighbours one by one."""
+        self._compiler.load(plan.requests[0])
         for batch in batched(neighbours(plan), max(1, (os.cpu_count() or 1) // 2)):
-            if not self.ahead or not self._is_latest(side, number):
+            if not self.ahead or self._last_changed != side or not self._is_latest(side, number):
                 return
-            self._compile(batch, gives_way=True)
+            self._compiler.compile(batch, gives_way=True)
 
 
-def _failed(error: Exception) -> dict[str, Any]:
-    return {"code": "failed", "error": str(error), "compiled": None, "inspection": None}
+def _failed(error: str) -> dict[str, Any]:
+    return {"code": "failed", "error": error, "compiled": None, "inspection": None, "code_facts": {}}
 
 
 def batched(requests: Iterable[KernelRequest], size: int) -> Iterator[list[KernelRequest]]:
@@ -257,5 +258,7 @@ def _first_answer(state: State, last: Answer | None) -> Answer:
         return Answer(state=state, error=str(error), code="failed", plan=last.plan if last else None)
     if plan.error:
         return Answer(state=state, plan=plan, error=plan.error, code="failed")
-    compiled, inspection = (last.compiled, last.inspection) if last else (None, None)
-    return Answer(state=state, plan=plan, code="working", compiled=compiled, inspection=inspection)
+    fresh = Answer(state=state, plan=plan, code="working")
+    if last is None:
+        return fresh
+    return replace(fresh, compiled=last.compiled, inspection=last.inspection, code_facts=last.code_facts)

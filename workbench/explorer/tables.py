@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-from workbench.explorer.plan import keys_of_tile
+from workbench.explorer.plan import keys_of_tile, planned_lds
 from workbench.explorer.problem_edits import spell_value
+from workbench.gfx950.limits import limits_of
+from workbench.gfx950.occupancy import Occupancy
 from workbench.inspection.compare import beside
 from workbench.inspection.sections import Row, Section
 from workbench.levers.facts import FACTS
@@ -17,11 +19,13 @@ if TYPE_CHECKING:
 
     from workbench.explorer.answer import Answer
     from workbench.explorer.plan import Plan
-    from workbench.gfx950.occupancy import Occupancy
     from workbench.inspection.sections import Value
 
 CONFLICTS = {fact.key: fact.title.removeprefix("conflicts ") for fact in FACTS if fact.evidence == "emulated"}
 ROUTING = "Routing"
+_GEOMETRY, _FIELDS = "Geometry", "Fields of the spec"
+AT_ONCE = (ROUTING, _GEOMETRY, _FIELDS)
+"""Titles of the tables that need no machine code."""
 _LEFT_OUT = ("Loops", "Instruction mix")
 
 
@@ -32,8 +36,9 @@ def tables(answer: Answer) -> tuple[Section, ...]:
         return ()
     found = [_routing(plan), _geometry(plan)]
     if answer.inspection is not None:
-        found += [section for section in answer.inspection.sections() if section.title not in _LEFT_OUT]
-        found.insert(4, _hot_mix(answer.inspection.sections()))
+        sections = answer.inspection.sections()
+        found += [section for section in sections if section.title not in _LEFT_OUT]
+        found.insert(4, _hot_mix(sections))
     elif answer.compiled is not None:
         found.append(_nvidia_resources(answer))
     if answer.conflicts:
@@ -88,7 +93,7 @@ def _routing(plan: Plan) -> Section:
 def _geometry(plan: Plan) -> Section:
     spec, problem = plan.spec, plan.problem
     if spec is None or not plan.launches:
-        return Section("Geometry", "static", ("",), ())
+        return Section(_GEOMETRY, "static", ("",), ())
     grid = plan.launches[0].grid
     rows: list[tuple[str, Value]] = [
         ("query rows of a workgroup", getattr(spec, "block_m", None)),
@@ -101,8 +106,12 @@ def _geometry(plan: Plan) -> Section:
     ]
     if not isinstance(problem, DenseAttentionProblem):
         rows.append(("sequences", problem.num_seqs))
+    lds, waves = planned_lds(plan), dict(plan.requests[0].options).get("num_warps")
+    if lds is not None and isinstance(waves, int):
+        planned = Occupancy(limits_of(plan.state.target), vgprs=1, lds_bytes=lds, num_warps=waves)
+        rows += [("LDS by the spec, bytes", lds), ("workgroups per CU, by that LDS", planned.admitted["LDS"])]
     lines = tuple(f"then {launch.kernel} on {' x '.join(map(str, launch.grid))}" for launch in plan.launches[1:])
-    return Section("Geometry", "static", ("",), tuple(Row(label, (value,)) for label, value in rows), lines)
+    return Section(_GEOMETRY, "static", ("",), tuple(Row(label, (value,)) for label, value in rows), lines)
 
 
 def _hot_mix(sections: Sequence[Section]) -> Section:
@@ -140,6 +149,6 @@ def _time(answer: Answer) -> Section:
 
 def _spec(plan: Plan) -> Section:
     if plan.spec is None:
-        return Section("Fields of the spec", "static", ("",), ())
+        return Section(_FIELDS, "static", ("",), ())
     rows = [Row(field.name, (spell_value(getattr(plan.spec, field.name)),)) for field in fields(plan.spec)]
-    return Section("Fields of the spec", "static", ("",), tuple(rows))
+    return Section(_FIELDS, "static", ("",), tuple(rows))
