@@ -1,0 +1,321 @@
+"""The mask split: whole tiles in a loop of their own, without masks, and a masked loop for the rest.
+
+Evidence: tiles of a problem modelled; instructions, registers and code static; cycles modelled; instructions of a
+launch and its errors emulated; times measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from workbench.studies.lever_study import emulate_checked, spec_variants, study_variants
+from workbench.studies.unified_levers import base_spec, paged, small_paged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import pandas as pd
+
+    from workbench.inspection import Inspection
+    from workbench.parity.timing import TimingPlan
+    from workbench.problem import UnifiedAttentionProblem
+    from workbench.scenarios import Scenario
+    from workbench.studies.lever_study import LeverStudy, Progress
+
+ONE, SPLIT = "one loop", "mask split"
+VARIANTS: dict[str, dict[str, Any]] = {ONE: {"mask_split": False}, SPLIT: {"mask_split": True}}
+TAILS = {"long tail": (64, 64), "middling": (32, 320), "short tail": (16, 1024)}
+"""Queries and keys of the emulated problems: a tail that is all there is, one of a few tiles, one of many."""
+INSTRUCTION_CACHE = 64 * 1024
+"""Bytes that two compute units of an MI355X share (AMD's ROCm documentation, table of hardware specifications)."""
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """KV tiles that the workgroups of a launch walk. Modelled."""
+
+    blocks: int
+    """Workgroups that have rows, of all KV heads."""
+    whole: int
+    """Tiles that every row of the workgroup sees from end to end."""
+    masked: int
+
+    @property
+    def total(self) -> int:
+        return self.whole + self.masked
+
+    @property
+    def share(self) -> float:
+        """Whole tiles over all."""
+        return self.whole / self.total if self.total else 0.0
+
+
+def count_tiles(problem: UnifiedAttentionProblem, block_m: int, tile: int) -> Tiles:
+    """What the split gives to each loop, by the bounds that the kernels compute for a query block."""
+    positions = block_m // problem.group_size
+    blocks = whole = total = 0
+    for queries, keys in problem.seq_lens:
+        for start in range(0, queries, positions):
+            first = keys - queries + start
+            last = first + min(positions, queries - start) - 1
+            window = problem.sliding_window
+            low = 0 if window is None else max(first + 1 - window, 0)
+            full_low = 0 if window is None else max(last + 1 - window, 0)
+            tile_low, tile_high = low // tile, -(-max(last + 1, 0) // tile)
+            whole_low = min(max(-(-full_low // tile), tile_low), tile_high)
+            whole_high = min(max(first + 1, 0) // tile, tile_high)
+            blocks += 1
+            whole += max(whole_high - whole_low, 0)
+            total += tile_high - tile_low
+    heads = problem.num_kv_heads
+    return Tiles(heads * blocks, heads * whole, heads * (total - whole))
+
+
+def tile_frame(scenarios: Iterable[Scenario]) -> pd.DataFrame:
+    """A line per scenario that the Gluon kernel serves on an MI355X, by the spec that dispatch picks. Modelled."""
+    import pandas as pd
+
+    from workbench.spec_gfx950_unified import Gfx950Unified2DSpec
+
+    rows = []
+    for scenario in scenarios:
+        problem = paged(scenario)
+        spec = base_spec("Gluon", problem)
+        if not isinstance(spec, Gfx950Unified2DSpec) or not _is_dispatched(problem):
+            continue
+        tiles = count_tiles(problem, spec.block_m, spec.tile_size)
+        rows.append(
+            {
+                "scenario": scenario.name,
+                "family": family(problem),
+                "rows": spec.block_m,
+                "tile": spec.tile_size,
+                "blocks": tiles.blocks,
+                "per_block": tiles.total / tiles.blocks,
+                "whole": tiles.whole,
+                "masked": tiles.masked,
+                "share": tiles.share,
+                "evidence": "modelled",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _is_dispatched(problem: UnifiedAttentionProblem) -> bool:
+    from workbench.attention.backends import EMULATED_DEVICE
+    from workbench.device import load_device
+    from workbench.dispatch import select_spec
+    from workbench.spec_gfx950_unified import Gfx950Unified2DSpec
+
+    return isinstance(select_spec(problem, load_device(EMULATED_DEVICE), "2d").spec, Gfx950Unified2DSpec)
+
+
+def family(problem: UnifiedAttentionProblem) -> str:
+    """Problems whose kernels walk their tiles by the same code, nearly: `d64, window of 128`."""
+    parts = [f"d{problem.head_size}"]
+    if problem.sliding_window is not None:
+        parts.append(f"window of {problem.sliding_window}")
+    if problem.kv_dtype != problem.dtype:
+        parts.append("fp8 cache")
+    return ", ".join(parts)
+
+
+def split_study(scenario: Scenario, *, triton_version: str = "", on_step: Progress | None = None) -> LeverStudy:
+    """The Gluon kernel that dispatch picks for the scenario, with and without the split; compiled, not run."""
+    problem = paged(scenario)
+    return study_variants(
+        spec_variants(problem, base_spec("Gluon", problem), VARIANTS),
+        published=("mask_split",),
+        triton_version=triton_version,
+        small=None,
+        timing=False,
+        on_step=on_step,
+    )
+
+
+@dataclass(frozen=True)
+class Walk:
+    """One loop over tiles. Instructions static, cycles modelled; blocks that a vote skips are in neither."""
+
+    tiles: str
+    """Which tiles it walks: all, whole, or masked."""
+    instructions: int
+    masks: int
+    mfma: int
+    cycles: int
+
+
+def walks(inspection: Inspection) -> tuple[Walk, ...]:
+    """The loops that hold products, by what they mask: where there are several, the one with the fewest selects first.
+
+    A window has masked tiles at both ends, in two loops of the same code; each is listed.
+    """
+    from workbench.gfx950.budget import issue_budget
+    from workbench.gfx950.isa import mix_of
+    from workbench.gfx950.votes import voted_away, without_blocks
+
+    flow, occupancy = inspection.flow, inspection.occupancy
+    if flow is None or occupancy is None:
+        return ()
+    found = []
+    for loop in flow.loops:
+        code = without_blocks(flow, loop, voted_away(flow, loop))
+        mfma = mix_of(code).family("mfma")
+        if mfma and not loop.children:
+            masks = sum(each.mnemonic.startswith(("v_cmp", "v_cndmask")) for each in code)
+            budget = issue_budget(code, inspection.kernel.target, waves_per_simd=max(1, occupancy.waves_per_simd))
+            found.append(Walk("masked", len(code), masks, mfma, budget.least_cycles))
+    found.sort(key=lambda walk: walk.masks)
+    names = ["all"] if len(found) == 1 else ["whole", *["masked"] * (len(found) - 1)]
+    return tuple(
+        Walk(name, walk.instructions, walk.masks, walk.mfma, walk.cycles)
+        for name, walk in zip(names, found, strict=True)
+    )
+
+
+def walk_frame(studies: Iterable[tuple[str, LeverStudy]]) -> pd.DataFrame:
+    """A line per family, compiler, variant and loop over tiles."""
+    import pandas as pd
+
+    rows = []
+    for name, study in studies:
+        for variant in study.names:
+            (inspection,) = study.inspections([variant])
+            rows += [
+                {
+                    "family": name,
+                    "triton": study.triton_version,
+                    "variant": variant,
+                    "tiles": walk.tiles,
+                    "instructions": walk.instructions,
+                    "masks": walk.masks,
+                    "mfma": walk.mfma,
+                    "cycles": walk.cycles,
+                    "evidence": "static; cycles modelled",
+                }
+                for walk in walks(inspection)
+            ]
+    return pd.DataFrame(rows)
+
+
+def predicted(walked: pd.DataFrame, share: float, what: str = "cycles") -> float:
+    """One loop's cycles or instructions over the split's, where `share` of the tiles is whole. Modelled.
+
+    walked: lines of one family and compiler. Code outside the loops is left out.
+    """
+    one = walked[walked["tiles"] == "all"][what].mean()
+    whole = walked[walked["tiles"] == "whole"][what].mean()
+    masked = walked[walked["tiles"] == "masked"][what].mean()
+    return float(one / (share * whole + (1 - share) * masked))
+
+
+def break_even(walked: pd.DataFrame, what: str = "cycles") -> float | None:
+    """Share of whole tiles from which on the split asks for less; None where it never does or always does."""
+    one, whole, masked = (walked[walked["tiles"] == kind][what].mean() for kind in ("all", "whole", "masked"))
+    if masked <= one or whole >= one:
+        return None
+    return float((masked - one) / (masked - whole))
+
+
+def emulated_frame(
+    scenarios: Iterable[Scenario], triton_version: str, tails: Sequence[str] = tuple(TAILS), seed: int = 0
+) -> pd.DataFrame:
+    """Both variants on problems whose tails are long and short, one KV head each. Emulated."""
+    import pandas as pd
+    import torch
+
+    from workbench.spec_gfx950_unified import Gfx950Unified2DSpec
+
+    rows = []
+    for scenario in scenarios:
+        base = base_spec("Gluon", paged(scenario))
+        if not isinstance(base, Gfx950Unified2DSpec):
+            continue
+        for tail in tails:
+            queries, keys = TAILS[tail]
+            problem = small_paged(paged(scenario), queries, keys)
+            tiles = count_tiles(problem, base.block_m, base.tile_size)
+            one, split = (
+                emulate_checked(problem, base.with_changes(**changed), "2d", triton_version, seed)
+                for changed in VARIANTS.values()
+            )
+            counts = [sum(launch.wave_instructions for launch in run.launches) for run in (one, split)]
+            share = max(run.comparison.worst_abs / run.comparison.allowed for run in (one, split))
+            rows.append(
+                {
+                    "family": family(problem),
+                    "tail": tail,
+                    "queries": queries,
+                    "keys": keys,
+                    "whole": tiles.whole,
+                    "masked": tiles.masked,
+                    "share": tiles.share,
+                    "one": counts[0],
+                    "split": counts[1],
+                    "ratio": counts[0] / counts[1],
+                    "right": one.comparison.ok and split.comparison.ok,
+                    "of_limit": share,
+                    "identical": bool(torch.equal(one.out, split.out)),
+                    "faults": sum(len(launch.findings) for run in (one, split) for launch in run.launches),
+                    "evidence": "emulated",
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def timed_frame(scenarios: Iterable[Scenario], *, seed: int = 0, plan: TimingPlan | None = None) -> pd.DataFrame:
+    """Both variants of the kernel that dispatch picks for the GPU here, interleaved; empty without a GPU. Measured."""
+    import pandas as pd
+
+    from workbench.device import detect_device
+
+    device = detect_device()
+    rows = [] if device is None else [_timed(scenario, device, seed, plan) for scenario in scenarios]
+    return pd.DataFrame(rows, columns=_TIMED)
+
+
+_TIMED = [
+    "scenario",
+    "lane",
+    "kernel",
+    "share",
+    "one",
+    "split",
+    "ratio",
+    "low",
+    "high",
+    "status",
+    "hardware",
+    "evidence",
+]
+
+
+def _timed(scenario: Scenario, device: Any, seed: int, plan: TimingPlan | None) -> dict[str, Any]:
+    from statistics import median
+
+    from workbench.dispatch import select_path, select_spec
+    from workbench.parity.harness import Contestant, run_contestants
+    from workbench.parity.timing import TimingPlan
+
+    problem = paged(scenario)
+    lane = select_path(problem, device).lane
+    spec: Any = select_spec(problem, device, lane).spec
+    contestants = [Contestant(name, lane, spec.with_changes(**changed)) for name, changed in VARIANTS.items()]
+    one, split = run_contestants(scenario, contestants, seed=seed, plan=plan or TimingPlan())
+    failed = next((record.message for record in (one, split) if not record.samples), "")
+    name = f"speedup_over_{ONE}/{lane}"
+    return {
+        "scenario": scenario.name,
+        "lane": lane,
+        "kernel": type(spec).__name__,
+        "share": count_tiles(problem, spec.block_m, spec.tile_size).share,
+        "one": median(one.samples) if one.samples else None,
+        "split": median(split.samples) if split.samples else None,
+        "ratio": split.value(name),
+        "low": split.value(f"{name}_low"),
+        "high": split.value(f"{name}_high"),
+        "status": failed or "ok",
+        "hardware": one.environment.get("device", device.title),
+        "evidence": "measured",
+    }
