@@ -5,6 +5,7 @@
 #   make check                style, format, types and house rules
 #   make golden               the machine code of every shipped variant, held against the digests in data/golden
 #   make lab                  JupyterLab on the notebooks
+#   make mi355x SYSTEM_SITE=1 everything that an MI355X can measure, into one folder; hours
 #
 #   PYTHON=python3.12         the interpreter to build the environment with (3.11 or newer)
 #   VENV=path                 another environment, also an existing one
@@ -15,7 +16,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: report test check golden lab
+.PHONY: report test check golden lab mi355x
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -52,6 +53,9 @@ golden: $(INSTALLED) $(TRITONS)
 
 lab: $(INSTALLED)
 	$(VENV)/bin/jupyter lab notebooks $(ARGS)
+
+mi355x: $(INSTALLED) $(TRITONS)
+	$(VENV)/bin/workbench measure --expect mi355x $(ARGS)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -x $(RUN) || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -19,6 +19,7 @@ from workbench.cli import (
     golden,
     inspect,
     levers,
+    measure,
     profile,
     report,
     report_group,
@@ -43,6 +44,7 @@ app.command("route")(route.route)
 app.command("bench")(bench.bench)
 app.command("compare")(compare.compare)
 app.command("tune")(tune.tune)
+app.command("measure")(measure.measure)
 app.command("inspect")(inspect.inspect)
 app.command("emulate")(emulate.emulate)
 app.add_typer(golden.golden, name="golden")

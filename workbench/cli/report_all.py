@@ -55,8 +55,8 @@ def report_all(
         split_parameters(parameters or ()),
         out,
         size=None if size is None else size.value,
-        only=_names(only),
-        skip=_names(skip),
+        only=names(only),
+        skip=names(skip),
         jobs=jobs,
         timeout=STUDY_LIMIT_S if timeout is None else timeout,
     )
@@ -67,7 +67,8 @@ def report_all(
         raise typer.Exit(1)
 
 
-def _names(text: str | None) -> list[str]:
+def names(text: str | None) -> list[str]:
+    """The names of a list with commas."""
     return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 

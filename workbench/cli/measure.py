@@ -1,0 +1,54 @@
+"""`workbench measure`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+
+def measure(
+    expect: Annotated[
+        str | None,
+        typer.Option("--expect", metavar="DEVICE", help="Stop unless the GPU is of this device's architecture."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="The folder; one that is there goes on. Default: a new one in reports/."),
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option("--only", metavar="A,B", help="Only these steps: bench, tune, ...")
+    ] = None,
+    skip: Annotated[str | None, typer.Option("--skip", metavar="C", help="Not these.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands and run nothing.")] = False,
+) -> None:
+    """Measure this GPU: tests, all scenario sets, profiles, a sweep of specs, every report. Takes hours.
+
+    A step that fails stops no other; the same command with --out goes on with what is not done.
+
+    Ends with code 1 when any step failed.
+    """
+    from workbench.campaign import check_gpu, choose, plan_campaign, run_campaign
+    from workbench.cli.report_all import names
+    from workbench.report.run import REPORTS, fresh_folder
+
+    console = Console(soft_wrap=True, highlight=False)
+    wanted, unwanted = names(only), names(skip)
+    if dry_run:
+        for step in choose(plan_campaign(out or Path(REPORTS, "measured-" + (expect or "gpu"))), wanted, unwanted):
+            console.print(shlex.join(step.command), markup=False)
+        return
+    choose(plan_campaign(Path()), wanted, unwanted)
+    device = check_gpu(expect)
+    folder = out.resolve() if out else fresh_folder(Path(REPORTS), f"measured-{device.name}")
+    console.print(f"{device.title}. To go on after a stop: --out {folder}", markup=False)
+    steps = choose(plan_campaign(folder), wanted, unwanted)
+    outcomes = run_campaign(steps, folder, lambda text: console.print(text, markup=False))
+    failed = [outcome.name for outcome in outcomes if outcome.code]
+    console.print(f"{len(outcomes) - len(failed)} of {len(outcomes)} steps ok: {folder}", markup=False)
+    if failed:
+        console.print(f"failed: {', '.join(failed)}", style="red", markup=False)
+        raise typer.Exit(1)
