@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from workbench.gfx950.cfg import control_flow
@@ -49,7 +50,11 @@ def describe(problem: Problem) -> str:
     if isinstance(problem, DenseAttentionProblem):
         lengths = f"{problem.seqlen_q} queries against {problem.seqlen_kv} keys"
     else:
-        lengths = " and ".join(f"{queries} queries against {keys} keys" for queries, keys in problem.seq_lens)
+        counts = Counter(problem.seq_lens)
+        lengths = " and ".join(
+            f"{f'{count} times ' if count > 1 else ''}{queries} queries against {keys} keys"
+            for (queries, keys), count in counts.items()
+        )
     return f"{problem.num_query_heads} query heads, {lengths}"
 
 
