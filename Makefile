@@ -26,7 +26,8 @@ JOBS ?= logical
 ARGS ?=
 
 RUN := $(VENV)/bin/python
-# Python compiles what it imports; compiling all that is installed takes as long as installing it.
+# Python compiles what it imports, once; compiling all that is installed takes as long as installing it.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(RUN) -m pip install --disable-pip-version-check --no-input --no-compile $(PIP_FLAGS)
 INSTALLED := $(VENV)/.attention-workbench-installed
 

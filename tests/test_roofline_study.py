@@ -6,8 +6,6 @@ from workbench.device import load_device
 from workbench.errors import ParameterError
 from workbench.model import L2Assumptions, datasheet_ceilings
 from workbench.records import read_records, write_records
-from workbench.report import run_report
-from workbench.report.html import external_references
 from workbench.resources import data_path
 from workbench.studies.l2_locality import dense_scenarios
 from workbench.studies.roofline import (
@@ -107,20 +105,3 @@ def test_tables_and_pictures_name_device_and_evidence(records, modelled):
     assert "Decode on NVIDIA H200 SXM" in text
     assert "make memory the limit of dense_gqa8_4k (modelled)" in text
     assert "compute limits every modelled problem" in conclusion(placed, ROOF, modelled[:1], MODEL_ROOF)
-
-
-def test_the_notebook_in_small_form(tmp_path):
-    given = {
-        "sets": "default",
-        "ceilings": "datasheet",
-        "model_scenarios": "dense_gqa8_4k",
-        "size": "small",
-        "sampled_sets": "4",
-    }
-    result = run_report("roofline", given, tmp_path, progress=False)
-    assert result.failed == ()
-    html = result.html.read_text()
-    assert "Nothing published is on file for these." in html
-    assert "NVIDIA H200 SXM. Times measured" in html
-    assert html.count("data:image/png;base64,") == 2
-    assert external_references(html) == []
