@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.emulated import in_turn
 from workbench.attention import dense_attention, run_dense
 from workbench.compiler import compile_many, triton_versions
 from workbench.compiler.variants import build_requests
@@ -74,14 +75,12 @@ def _check(fields: dict[str, Any], spec: Gfx950DenseSpec, version: str, seed: in
     assert [str(finding) for launch in result.emulation for finding in launch.findings] == []
 
 
-@pytest.mark.parametrize("version", triton_versions())
-@pytest.mark.parametrize("lever", LEVERS)
+@pytest.mark.parametrize(("lever", "version"), in_turn(LEVERS))
 def test_levers(lever: str, version: str) -> None:
     _check({}, SMALL.with_changes(**LEVERS[lever]), version)
 
 
-@pytest.mark.parametrize("version", triton_versions())
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("shape", "version"), in_turn(SHAPES))
 def test_shapes(shape: str, version: str) -> None:
     wide = SHAPES[shape].get("head_size", 128) == 128
     _check(SHAPES[shape], SMALL.with_changes(wide_lds_dma=wide), version, seed=1)

@@ -70,14 +70,12 @@ def _check(fields: dict[str, Any], levers: dict[str, Any], options: EmulatorOpti
     assert (conflicts == 0) == (levers.get("lds_swizzle", True) and levers.get("q_in_registers", True))
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "version"), emulated.in_turn(CASES))
 def test_emulated(case: str, version: str) -> None:
     _check(*CASES[case], EmulatorOptions(triton_version=version))
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("case", SEEDED)
+@pytest.mark.parametrize(("case", "version"), emulated.in_turn(SEEDED))
 def test_emulated_in_another_order_of_waves_and_loads(case: str, version: str) -> None:
     fields, levers = CASES[case]
     _check(fields, levers | {"num_warps": 2}, EmulatorOptions(triton_version=version, seed=7))
