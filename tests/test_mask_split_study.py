@@ -1,5 +1,6 @@
 """The study of the mask split: tiles of a problem against the emulator's walk, tables, pictures, conclusions."""
 
+import pandas as pd
 import pytest
 
 from workbench.problem import UnifiedAttentionProblem
@@ -56,6 +57,15 @@ def test_the_split_takes_masks_out_of_whole_tiles_alone(walked):
     assert masked["masks"] == one["masks"]
     assert split.predicted(walked, 1.0) == one["cycles"] / whole["cycles"] > 1
     assert split.predicted(walked, 0.5) < split.predicted(walked, 1.0)
+
+
+def test_measured_ratios_are_told_with_their_hardware_and_tiles():
+    rows = [("a", 0.98, 60.0, 1.278, 1.277, 1.279), ("b", 1.0, 2.0, 0.936, 0.930, 0.939)]
+    timed = pd.DataFrame(rows, columns=["scenario", "share", "per_block", "ratio", "low", "high"])
+    (text,) = views._measured(timed.assign(hardware="NVIDIA H200"))
+    assert "on NVIDIA H200, one loop over the split: 1.278 on a (98% whole, 60 tiles a workgroup)" in text
+    assert "lost with 2 to 2 tiles a workgroup, and won with 60 or more" in text
+    assert views._measured(timed[:0].assign(hardware="")) == []
 
 
 def test_tables_picture_and_conclusion(study, walked, monkeypatch):

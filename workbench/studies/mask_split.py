@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from workbench.parity.timing import TimingPlan
     from workbench.problem import UnifiedAttentionProblem
     from workbench.scenarios import Scenario
+    from workbench.spec_gfx950_unified import Gfx950Unified2DSpec
     from workbench.studies.lever_study import LeverStudy, Progress
 
 ONE, SPLIT = "one loop", "mask split"
 VARIANTS: dict[str, dict[str, Any]] = {ONE: {"mask_split": False}, SPLIT: {"mask_split": True}}
 TAILS = {"long tail": (64, 64), "middling": (32, 320), "short tail": (16, 1024)}
-"""Queries and keys of the emulated problems: a tail that is all there is, one of a few tiles, one of many."""
+"""Queries and keys of the emulated problems: without a window all tiles are masked, one of five, one of sixteen."""
 INSTRUCTION_CACHE = 64 * 1024
 """Bytes that two compute units of an MI355X share (AMD's ROCm documentation, table of hardware specifications)."""
 
@@ -76,13 +77,11 @@ def tile_frame(scenarios: Iterable[Scenario]) -> pd.DataFrame:
     """A line per scenario that the Gluon kernel serves on an MI355X, by the spec that dispatch picks. Modelled."""
     import pandas as pd
 
-    from workbench.spec_gfx950_unified import Gfx950Unified2DSpec
-
     rows = []
     for scenario in scenarios:
         problem = paged(scenario)
-        spec = base_spec("Gluon", problem)
-        if not isinstance(spec, Gfx950Unified2DSpec) or not _is_dispatched(problem):
+        spec = _dispatched(problem)
+        if spec is None:
             continue
         tiles = count_tiles(problem, spec.block_m, spec.tile_size)
         rows.append(
@@ -102,13 +101,15 @@ def tile_frame(scenarios: Iterable[Scenario]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _is_dispatched(problem: UnifiedAttentionProblem) -> bool:
+def _dispatched(problem: UnifiedAttentionProblem) -> Gfx950Unified2DSpec | None:
+    """The Gluon kernel's spec, None where dispatch picks the portable kernel."""
     from workbench.attention.backends import EMULATED_DEVICE
     from workbench.device import load_device
     from workbench.dispatch import select_spec
     from workbench.spec_gfx950_unified import Gfx950Unified2DSpec
 
-    return isinstance(select_spec(problem, load_device(EMULATED_DEVICE), "2d").spec, Gfx950Unified2DSpec)
+    spec = select_spec(problem, load_device(EMULATED_DEVICE), "2d").spec
+    return spec if isinstance(spec, Gfx950Unified2DSpec) else None
 
 
 def family(problem: UnifiedAttentionProblem) -> str:
@@ -225,13 +226,9 @@ def emulated_frame(
     import pandas as pd
     import torch
 
-    from workbench.spec_gfx950_unified import Gfx950Unified2DSpec
-
     rows = []
     for scenario in scenarios:
-        base = base_spec("Gluon", paged(scenario))
-        if not isinstance(base, Gfx950Unified2DSpec):
-            continue
+        base: Any = base_spec("Gluon", paged(scenario))
         for tail in tails:
             queries, keys = TAILS[tail]
             problem = small_paged(paged(scenario), queries, keys)
@@ -276,19 +273,9 @@ def timed_frame(scenarios: Iterable[Scenario], *, seed: int = 0, plan: TimingPla
 
 
 _TIMED = [
-    "scenario",
-    "lane",
-    "kernel",
-    "share",
-    "one",
-    "split",
-    "ratio",
-    "low",
-    "high",
-    "status",
-    "hardware",
+    "scenario", "lane", "kernel", "share", "per_block", "one", "split", "ratio", "low", "high", "status", "hardware",
     "evidence",
-]
+]  # fmt: skip
 
 
 def _timed(scenario: Scenario, device: Any, seed: int, plan: TimingPlan | None) -> dict[str, Any]:
@@ -305,11 +292,13 @@ def _timed(scenario: Scenario, device: Any, seed: int, plan: TimingPlan | None) 
     one, split = run_contestants(scenario, contestants, seed=seed, plan=plan or TimingPlan())
     failed = next((record.message for record in (one, split) if not record.samples), "")
     name = f"speedup_over_{ONE}/{lane}"
+    tiles = count_tiles(problem, spec.block_m, spec.tile_size)
     return {
         "scenario": scenario.name,
         "lane": lane,
         "kernel": type(spec).__name__,
-        "share": count_tiles(problem, spec.block_m, spec.tile_size).share,
+        "share": tiles.share,
+        "per_block": tiles.total / tiles.blocks / getattr(spec, "num_segments", 1),
         "one": median(one.samples) if one.samples else None,
         "split": median(split.samples) if split.samples else None,
         "ratio": split.value(name),

@@ -119,20 +119,17 @@ def emulated_table(frame: pd.DataFrame) -> Table:
 def time_table(frame: pd.DataFrame) -> Table:
     """Both variants interleaved in one session. Measured, on a GPU."""
     columns = {
-        "scenario": "scenario", "lane": "lane", "kernel": "kernel", "share": "whole tiles", "one": "one loop, us",
+        "scenario": "scenario", "lane": "lane", "kernel": "kernel", "share": "whole tiles",
+        "per_block": "tiles a workgroup", "one": "one loop, us",
         "split": "split, us", "ratio": "one over split", "low": "from", "high": "to", "status": "status",
         "hardware": "hardware", "evidence": "evidence",
     }  # fmt: skip
-    formats = {
-        "share": ".0%",
-        "one": ".1f",
-        "split": ".1f",
-        "ratio": ".3f",
-        "low": ".3f",
-        "high": ".3f",
-        "status": "text",
-    }
-    caption = "Dispatch's kernel for this GPU. From and to: the 95 % interval of the ratio of paired rounds."
+    formats = {"share": ".0%", "per_block": ".0f", "status": "text"} | dict.fromkeys(("one", "split"), ".1f")
+    formats |= dict.fromkeys(("ratio", "low", "high"), ".3f")
+    caption = (
+        "Dispatch's kernel for this GPU. Tiles are counted (modelled), times measured. From and to: the 95 % interval "
+        "of the ratio of paired rounds."
+    )
     return frame_table(frame, columns, caption, formats, empty="PyTorch sees no GPU here: no time was measured.")
 
 
@@ -152,11 +149,12 @@ def conclusion(
         f"- On the emulator {right} the two variants' outputs are {same} (emulated), as the specification says."
     )
     found += [_price(name, study) for name, study in studies]
-    found.append(_verdict(studies, walked, timed, rows))
+    found.append(_verdict(studies, walked, rows))
+    found += _measured(timed)
     found.append(
-        "- For tuning: count the whole tiles of your own lengths first. A window of a few tiles has hardly any, and "
-        "pays for three loops; long prefill has little else. Then look at registers: the split costs a few, and near "
-        "a step of the occupancy a few are a wave."
+        "- For tuning: count the whole tiles of a workgroup first. Long prefill has little else; a window has hardly "
+        "any, and pays for three loops; a decode in many segments has only whole ones, but few for a workgroup. Then "
+        "look at registers: the split costs a few, and near a step of the occupancy a few are a wave."
     )
     found.append(
         "- Only hardware can tell whether the instructions saved were what a wave waited for. Counts and budgets leave "
@@ -224,14 +222,12 @@ def _window(study: LeverStudy) -> str:
     return text + (": if that is what the loop waits for, what was saved comes back as waiting." if shorter else ".")
 
 
-def _verdict(
-    studies: Sequence[tuple[str, LeverStudy]], walked: pd.DataFrame, timed: pd.DataFrame, rows: Sequence[Published]
-) -> str:
+def _verdict(studies: Sequence[tuple[str, LeverStudy]], walked: pd.DataFrame, rows: Sequence[Published]) -> str:
     told = ", ".join(f"{row.value}x ({row.hardware}, {row.kernel})" for row in speedups(rows))
     best = max(predicted(one, 1.0) for _, one in walked.groupby(["family", "triton"]))
     largest = max(_pair(study, "code")[1] for _, study in studies)
     fits = "fits" if largest < INSTRUCTION_CACHE else "does **not** fit"
-    text = (
+    return (
         f"- Published: {told}. Our figures do not account for it: by issue the split should gain, up to {best:.2f}x "
         f"where all tiles are whole (modelled). The specification blames instruction fetch and code size. The largest "
         f"code here, {largest:,.0f} bytes (static), {fits} in the {INSTRUCTION_CACHE // 1024} KiB of instruction cache "
@@ -239,11 +235,23 @@ def _verdict(
         f"at the change of loops, or registers that cost that kernel a wave, and neither is shown. Until an MI355X "
         f"times it, dispatch leaves the split off there, and the disagreement stands."
     )
-    measured = timed[timed["ratio"].notna()]
-    if len(measured):
-        ratios = ", ".join(f"{row.ratio:.3f} on {row.scenario}" for row in measured.itertuples())
-        text += f" Measured here on {measured['hardware'].iloc[0]}, one loop over the split: {ratios}."
-    return text
+
+
+def _measured(timed: pd.DataFrame) -> list[str]:
+    """What a GPU here said, and how many tiles a workgroup had where the split lost; nothing without one."""
+    rows = timed[timed["ratio"].notna()]
+    if rows.empty:
+        return []
+    told = ", ".join(
+        f"{row.ratio:.3f} on {row.scenario} ({row.share:.0%} whole, {row.per_block:.0f} tiles a workgroup)"
+        for row in rows.itertuples()
+    )
+    lost, won = rows[rows["high"] < 1], rows[rows["low"] > 1]
+    text = f"- Measured here on {rows['hardware'].iloc[0]}, one loop over the split: {told}."
+    if len(lost):
+        text += f" The split lost with {lost['per_block'].min():.0f} to {lost['per_block'].max():.0f} tiles a workgroup"
+        text += f", and won with {won['per_block'].min():.0f} or more." if len(won) else "."
+    return [text]
 
 
 def key_figure(walked: pd.DataFrame, study: LeverStudy, name: str, rows: Sequence[Published]) -> dict[str, Any]:
