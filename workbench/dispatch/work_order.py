@@ -18,9 +18,10 @@ PairedMode = Literal["gqa_pair", "gqa_pair_2phase"]
 
 INTERPRETER_PROGRAMS = 4
 """Persistent programs without a device: enough to stride, few enough to interpret."""
-LEAST_ROUNDS = 2
-"""Rounds that the programs of a paired order make at least where `auto` takes one: a last round that is partly empty
-then costs a third of the time at most."""
+LEAST_ROUNDS = 1.25
+"""Rounds that the programs of a paired order make at least where `auto` takes one. From two on its load is shared about
+evenly; below, its longest load is up to a sixth above qb_major's (modelled), the price of not having the fewest L2 hits
+of all orders. Which counts more there, only hardware can tell."""
 
 
 @dataclass(frozen=True)

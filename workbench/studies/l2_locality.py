@@ -6,8 +6,11 @@ Every figure is modelled, except those of `published`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from typing import Any
 
 from workbench.device import Device
@@ -41,6 +44,9 @@ SENSITIVITY: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("sets by the line number, not hashed", {"set_index": "modulo"}),
 )
 """Each free assumption at another value: what is changed in L2Assumptions, or in the geometry."""
+
+WORTH_PROCESSES = 10**11
+"""From so much work on (`_Job.work`), some seconds on one core, a sweep goes to several processes."""
 
 Progress = Callable[[int, int, str], None]
 
@@ -91,14 +97,12 @@ def compare_orders(
     on_done: Progress | None = None,
 ) -> list[Case]:
     """Each scenario under each order, with the geometry that dispatch ships."""
-    cases = []
-    for done, scenario in enumerate(scenarios):
+    jobs = []
+    for scenario in scenarios:
         problem = _dense(scenario)
         spec = base_spec(problem, device)
-        cases.append(_case(scenario.name, problem, spec, device, orders, l2_geometry(device), assumptions))
-        if on_done:
-            on_done(done + 1, len(scenarios), scenario.name)
-    return cases
+        jobs.append(_Job(scenario.name, problem, spec, device, tuple(orders), l2_geometry(device), assumptions))
+    return _run(jobs, on_done)
 
 
 def what_if(
@@ -120,8 +124,8 @@ def what_if(
     shipped = base_spec(problem, device)
     if name == "programs":
         orders = [order for order in orders if order not in ("grid", *PAIRED)]
-    cases = []
-    for done, value in enumerate(values):
+    jobs = []
+    for value in values:
         spec, geometry = shipped, l2_geometry(device)
         if name == "programs":
             spec = spec.with_changes(num_persistent=value)
@@ -131,10 +135,8 @@ def what_if(
             geometry = replace(geometry, xcds=value, bytes_per_xcd=_share(geometry, value))
         else:
             spec = spec.with_changes(**{name: value})
-        cases.append(_case(str(value), problem, spec, device, orders, geometry, assumptions))
-        if on_done:
-            on_done(done + 1, len(values), f"{name} {value}")
-    return cases
+        jobs.append(_Job(str(value), problem, spec, device, tuple(orders), geometry, assumptions))
+    return _run(jobs, on_done)
 
 
 def sensitivity(
@@ -147,16 +149,13 @@ def sensitivity(
     """The scenario with each free assumption at another value, the chosen values first."""
     problem = _dense(scenario)
     spec = base_spec(problem, device)
-    cases = []
-    rows = (("as chosen", {}), *SENSITIVITY)
-    for done, (label, changes) in enumerate(rows):
+    jobs = []
+    for label, changes in (("as chosen", {}), *SENSITIVITY):
         free = {key: value for key, value in changes.items() if key != "set_index"}
         fixed = {key: value for key, value in changes.items() if key == "set_index"}
         geometry = replace(l2_geometry(device), **fixed)
-        cases.append(_case(label, problem, spec, device, orders, geometry, replace(assumptions, **free)))
-        if on_done:
-            on_done(done + 1, len(rows), label)
-    return cases
+        jobs.append(_Job(label, problem, spec, device, tuple(orders), geometry, replace(assumptions, **free)))
+    return _run(jobs, on_done)
 
 
 @dataclass(frozen=True)
@@ -186,28 +185,60 @@ def published_ratio(scenario: Scenario, device: Device) -> float | None:
     return next(float(row.value) for row in load_published("persist_decode") if row.metric == "misses")
 
 
-def _case(
-    label: str,
-    problem: DenseAttentionProblem,
-    spec: DenseGeometry,
-    device: Device,
-    orders: Sequence[str],
-    geometry: CacheGeometry,
-    assumptions: L2Assumptions,
-) -> Case:
+@dataclass(frozen=True)
+class _Job:
+    """What one case is calculated from."""
+
+    label: str
+    problem: DenseAttentionProblem
+    spec: DenseGeometry
+    device: Device
+    orders: tuple[str, ...]
+    geometry: CacheGeometry
+    assumptions: L2Assumptions
+
+    @property
+    def work(self) -> int:
+        """Query heads times pairs of a query and a key: what the number of requests grows with."""
+        problem = self.problem
+        return problem.batch * problem.num_query_heads * problem.seqlen_q * problem.seqlen_kv * len(self.orders)
+
+
+def _run(jobs: Sequence[_Job], on_done: Progress | None) -> list[Case]:
+    """The cases in order, over the machine's cores where they are worth the start of processes."""
+    width = min(os.cpu_count() or 1, len(jobs))
+    results: Iterable[Case] = map(_case, jobs)
+    if width > 1 and sum(job.work for job in jobs) >= WORTH_PROCESSES:
+        results = _processes().map(_case, jobs)
+    cases = []
+    for job, case in zip(jobs, results, strict=True):
+        cases.append(case)
+        if on_done:
+            on_done(len(cases), len(jobs), job.label)
+    return cases
+
+
+@functools.cache
+def _processes() -> ProcessPoolExecutor:
+    """One process a core, for all sweeps of a notebook: each keeps what `_modelled` found."""
+    return ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn"))
+
+
+def _case(job: _Job) -> Case:
     from workbench.dispatch import select_work_order
 
+    problem, spec, device = job.problem, job.spec, job.device
     results, refused = {}, {}
-    for order in orders:
+    for order in job.orders:
         try:
-            results[order] = _modelled(problem, spec, device, order, geometry, assumptions)
+            results[order] = _modelled(problem, spec, device, order, job.geometry, job.assumptions)
         except OrderError as error:
             refused[order] = str(error)
         else:
             why = _refusal(problem, spec, device, order)
             refused |= {order: why} if why else {}
     auto = select_work_order(problem, spec.with_changes(persist_decode="auto"), device).order
-    return Case(label, problem, results, refused, auto)
+    return Case(job.label, problem, results, refused, auto)
 
 
 @functools.lru_cache(maxsize=256)
