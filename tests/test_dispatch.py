@@ -563,7 +563,8 @@ def test_auto_needs_a_group():
         ((1, (128, 8), 8192, True), "hkv_major", 256),
         ((1, (32, 8), 8192, True), "gqa_pair_2phase", 512),
         ((4, (32, 32), 4096, True), "gqa_pair_2phase", 1024),  # a group of one pairs its blocks too
-        ((1, (40, 8), 4096, True), "qb_major", 256),  # 320 programs would leave a second round mostly empty
+        ((1, (40, 8), 4096, True), "gqa_pair_2phase", 320),  # qb_major would hit less than every other order
+        ((1, (64, 8), 2048, True), "qb_major", 256),  # one round of a paired order would hit no more
         ((4, (32, 8), 4096, True), "qb_major", 256),  # batch members apart: four on each L2 instead of one
         ((1, (32, 8), 256 * 31, True), "qb_major", 256),  # an odd number of blocks does not pair
         ((1, (64, 8), 4096, False), "hkv_major", 256),  # nothing to balance

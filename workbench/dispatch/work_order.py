@@ -151,11 +151,12 @@ def _two_phases(
     )
     if met > under_qb:
         return None
+    busy = "keep the compute units busy" if programs >= 2 * units else "leave some of them idle at the end"
     return WorkOrderChoice(
         "gqa_pair_2phase",
         programs,
-        f"gqa_pair_2phase: {count}, so hkv_major would not be balanced; {programs} programs of equal work keep the "
-        f"compute units busy, and an L2 serves {met} KV heads at a time, no more than under qb_major.",
+        f"gqa_pair_2phase: {count}, so hkv_major would not be balanced; {programs} programs of equal work on {units} "
+        f"compute units {busy}, and an L2 serves {met} KV heads at a time, no more than under qb_major.",
     )
 
 
