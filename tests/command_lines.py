@@ -1,18 +1,22 @@
 """Whether the workbench would take a command line, without running it."""
 
+from typer.main import get_command
+
 from workbench.cli.app import app
 from workbench.cli.report import join_parameters
+from workbench.report import find_notebook
 
 
 def check_command(words):
     """Fail unless the words after `workbench` name a command, and options and arguments that it has."""
-    from typer.main import get_command
-
     arguments, command = join_parameters(list(words)), get_command(app)
     while hasattr(command, "commands"):
-        if arguments and arguments[0] == "--help":
+        if not arguments and command.invoke_without_command:
             return
-        assert arguments, f"no command in {words}"
+        if command.name == "report" and arguments[0] not in command.commands:
+            if not arguments[0].endswith(".ipynb"):
+                find_notebook(arguments[0])
+            arguments.insert(0, "NAME")
         assert arguments[0] in command.commands, f"{arguments[0]!r} of {words} is no command"
         command = command.commands[arguments.pop(0)]
     context = command.make_context(command.name, arguments)

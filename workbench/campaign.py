@@ -76,7 +76,7 @@ def plan_campaign(folder: Path) -> tuple[Step, ...]:
     python, workbench = sys.executable, (sys.executable, "-m", "workbench")
     steps = [Step("doctor", (*workbench, "doctor"))]
     if checkout_root() is not None:
-        tests = ("-m", "pytest", "-q", "-n", "logical", "--maxprocesses", "8")
+        tests = ("-m", "pytest", "-q", "-n", "logical", "--maxprocesses", "8", "--dist", "loadgroup")
         steps.append(Step("tests", (python, *tests)))
     for name in set_names():
         records = folder / "records" / f"{name}.parquet"
