@@ -518,6 +518,14 @@ def test_gfx950_rescales_lazily_where_the_branch_spills_nothing(head_size, lazy)
     assert choice.spec.lazy_rescale == lazy
 
 
+@pytest.mark.parametrize(("seqlen", "grid"), [(4096, "persistent"), (33 * 128, "default")])
+def test_hopper_takes_heads_that_share_nothing_one_after_the_other_where_that_is_even(seqlen, grid):
+    # 132 programs are 4 x 33: with 33 query blocks each would meet the same one in every round.
+    spec = select_dense_spec(dense(batch=4, heads=(32, 32), seqlen=seqlen), H200).spec
+    assert spec.grid == grid
+    assert spec.persist_decode == ("hkv_major" if grid == "persistent" else "auto")
+
+
 def test_hopper_d64_dense_always_rescales_over_eight_warps():
     spec = select_dense_spec(dense(seqlen=8192, head_size=64), H200).spec
     assert isinstance(spec, DenseSpec)
@@ -600,6 +608,9 @@ def test_an_explicit_order_is_kept_or_refused():
     assert resolve_persist_decode(dense(), spec.with_changes(persist_decode="qb_major"), 1)[0] == "qb_major"
     explicit = spec.with_changes(persist_decode="hkv_major")
     assert resolve_persist_decode(dense(heads=(8, 8), seqlen=8192), explicit, 16)[0] == "hkv_major"
-    with pytest.raises(SpecError, match=r"= 32, under 2 x 17 programs; use 'auto' or 'qb_major'"):
-        resolve_persist_decode(dense(heads=(8, 8), seqlen=8192), explicit, 17)
+    even, reason = resolve_persist_decode(dense(heads=(8, 8), seqlen=8192), explicit, 17)
+    assert (even, "under 2 x 17 programs, the longest program has at most 1.1" in reason) == ("hkv_major", True)
+    # 64 programs meet the same query block in every round.
+    with pytest.raises(SpecError, match=r"= 32, under 2 x 64 programs; use 'auto' or 'qb_major'"):
+        resolve_persist_decode(dense(heads=(8, 8), seqlen=8192), explicit, 64)
     assert resolve_persist_decode(dense(heads=(8, 8), seqlen=8192, causal=False), explicit, 17)[0] == "hkv_major"

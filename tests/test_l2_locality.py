@@ -7,8 +7,10 @@ import pytest
 from workbench.device import load_device
 from workbench.errors import ModelError, ParameterError
 from workbench.model import L2Assumptions
+from workbench.problem import DenseAttentionProblem
 from workbench.report import run_report
 from workbench.report.html import external_references
+from workbench.scenarios import Scenario
 from workbench.studies.l2_locality import SENSITIVITY, compare_orders, dense_scenarios, sensitivity, what_if
 from workbench.studies.l2_overview import (
     SHAPES,
@@ -34,6 +36,10 @@ ORDERS = ("grid", "qb_major", "hkv_major")
 PERSISTENT = ("qb_major", "hkv_major", "gqa_pair", "gqa_pair_2phase")
 QUICK = L2Assumptions(sampled_sets=4)
 SMALL = dense_scenarios(["dense_gqa8_4k", "dense_ragged_5000"], "small")
+UNEVEN = [
+    Scenario(name, "tests", DenseAttentionProblem(1, 8, 1, tokens, tokens, 128, causal=True), "small")
+    for name, tokens in (("four blocks", 1024), ("eight blocks", 2048))
+]
 (HEADLINE,) = dense_scenarios(["dense_headline"])
 
 
@@ -45,14 +51,14 @@ def headline():
 def test_an_order_that_dispatch_refuses_is_modelled_and_marked(headline):
     assert headline[0].refused == {}
     seen = []
-    cases = compare_orders(SMALL, MI355X, ORDERS, QUICK, lambda *state: seen.append(state))
-    assert seen == [(1, 2, "dense_gqa8_4k"), (2, 2, "dense_ragged_5000")]
+    cases = compare_orders(UNEVEN, MI355X, ORDERS, QUICK, lambda *state: seen.append(state))
+    assert seen == [(1, 2, "four blocks"), (2, 2, "eight blocks")]
     assert [set(case.results) for case in cases] == [set(ORDERS)] * 2
     assert all("under 2 x 256 programs" in case.refused["hkv_major"] for case in cases)
     table = order_table(cases, "scenario")
     assert len(table.rows) == 6
     assert [row[-1].text for row in table.rows] == ["yes", "yes", "refused"] * 2
-    assert "dispatch refuses" in conclusion(cases, SMALL[0], cases)
+    assert "dispatch refuses" in conclusion(cases, UNEVEN[0], cases)
 
 
 def test_an_order_that_misses_items_has_no_result_and_a_reason():

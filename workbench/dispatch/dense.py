@@ -11,7 +11,12 @@ from workbench.dispatch.geometry import Cohort, Geometry, fit_lds, rows_of_32
 from workbench.dispatch.grid import grid_dense
 from workbench.dispatch.tiles import FP32_ROWS, FP32_TILE
 from workbench.dispatch.tuned import Tuned, tuned_spec
-from workbench.dispatch.work_order import INTERPRETER_PROGRAMS, select_work_order
+from workbench.dispatch.work_order import (
+    INTERPRETER_PROGRAMS,
+    is_even_by_head,
+    num_persistent_programs,
+    select_work_order,
+)
 from workbench.errors import SpecError
 from workbench.spec import MIN_DOT_EXTENT, DenseGeometry, DenseSpec, ceil_power_of_two, head_pad
 from workbench.spec_gfx950 import Gfx950DenseSpec
@@ -67,7 +72,7 @@ def _gluon(problem: DenseAttentionProblem, device: Device) -> tuple[DenseGeometr
     if device.arch == spec_gfx950.ARCH and _serves(Gfx950DenseSpec(), problem):
         return _gfx950_gluon(problem)
     if device.arch == spec_sm90.ARCH and problem.head_size == 128 and _serves(Sm90DenseSpec(), problem):
-        return _sm90_gluon(problem)
+        return _sm90_gluon(problem, device)
     return None
 
 
@@ -79,12 +84,16 @@ def _serves(spec: Gfx950DenseSpec | Sm90DenseSpec, problem: DenseAttentionProble
     return True
 
 
-def _sm90_gluon(problem: DenseAttentionProblem) -> tuple[DenseGeometry, str, tuple[str, ...]]:
-    """Geometry and grid as an H200 likes them: data/measured/h200/dense.parquet."""
-    if problem.causal and problem.group_size == 1:
+def _sm90_gluon(problem: DenseAttentionProblem, device: Device) -> tuple[DenseGeometry, str, tuple[str, ...]]:
+    """Geometry and grid as an H200 likes them: data/measured/h200/dense.parquet.
+
+    Heads that share K and V meet in L2 under qb_major; heads that do not would fill it, and go one after the other.
+    """
+    alone = problem.group_size == 1
+    spec = Sm90DenseSpec(persist_decode="hkv_major" if alone else "qb_major")
+    programs = num_persistent_programs(spec, device)
+    if alone and problem.causal and not is_even_by_head(problem, spec.block_m, programs):
         spec = Sm90DenseSpec(grid="default")
-    else:
-        spec = Sm90DenseSpec(persist_decode="qb_major" if problem.group_size > 1 else "hkv_major")
     reason = (
         f"Gluon kernel: two warpgroups of {ROWS_PER_WARPGROUP} query rows and a copying warp, "
         f"{spec.num_buffers} K and V tiles of {spec.block_n} keys; each softmax runs beside two products."

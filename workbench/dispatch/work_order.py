@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from workbench.dispatch.grid import grid_dense
@@ -22,6 +23,9 @@ LEAST_ROUNDS = 1.25
 """Rounds that the programs of a paired order make at least where `auto` takes one. From two on its load is shared about
 evenly; below, its longest load is up to a sixth above qb_major's (modelled), the price of not having the fewest L2 hits
 of all orders. Which counts more there, only hardware can tell."""
+
+EVEN_LOAD = 1.1
+"""Longest over mean load of the programs up to which a causal triangle counts as shared evenly."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,9 @@ def resolve_persist_decode(
     """The order of the work items for a given number of programs, and why.
 
     hkv_major keeps one KV head's K and V in L2 and pairs low with high query blocks; that balances the causal triangle
-    only if the programs stride over both halves of a KV head: g * NQB * B >= 2 * NP. The paired orders need one number
-    of programs each. Raises SpecError where an order is asked for whose condition does not hold.
+    surely if the programs stride over both halves of a KV head: g * NQB * B >= 2 * NP. Where a spec asks for it and the
+    numbers share it evenly all the same (`is_even_by_head`), it is taken too. The paired orders need one number of
+    programs each. Raises SpecError where an order is asked for whose condition does not hold.
     """
     blocks = grid_dense(problem, spec.block_m)[0]
     if spec.persist_decode in ("gqa_pair", "gqa_pair_2phase"):
@@ -78,14 +83,14 @@ def resolve_persist_decode(
     if spec.persist_decode == "qb_major":
         return "qb_major", "qb_major: the spec says so."
     if spec.persist_decode == "hkv_major":
-        if problem.causal and not balanced:
+        if problem.causal and not balanced and not is_even_by_head(problem, spec.block_m, num_persistent):
             raise SpecError(
                 f"persist_decode='hkv_major' would leave the causal load unbalanced: {count}; "
                 "use 'auto' or 'qb_major', or fewer programs (num_persistent)"
             )
         return (
             "hkv_major",
-            f"hkv_major: the spec says so, and {count if problem.causal else 'all items cost the same'}.",
+            f"hkv_major: the spec says so, and {_why_even(problem, count, balanced)}.",
         )
     if balanced and problem.group_size > 1:
         return "hkv_major", f"hkv_major: {count}, so a KV head stays in L2 with the load balanced."
@@ -120,6 +125,37 @@ def _balance(problem: DenseAttentionProblem, blocks: int, num_persistent: int) -
         f"g {problem.group_size} x {blocks} query blocks x batch {problem.batch} = {items}, "
         f"{'at least' if balanced else 'under'} 2 x {num_persistent} programs"
     )
+
+
+@lru_cache(maxsize=256)
+def is_even_by_head(problem: DenseAttentionProblem, block_m: int, programs: int) -> bool:
+    """Whether hkv_major's longest program has at most EVEN_LOAD times the keys of the mean, counted item by item."""
+    blocks, heads, batch = grid_dense(problem, block_m)
+    share = problem.group_size * batch
+    keys = [_keys_of_block(problem, block_m, block) for block in range(blocks)]
+    loads = [0] * min(programs, blocks * heads * batch)
+    for item in range(blocks * heads * batch):
+        slot = item // share % blocks
+        block = slot if slot < blocks // 2 else blocks - 1 - (slot - blocks // 2)
+        loads[item % len(loads)] += keys[block]
+    return max(loads, default=0) * len(loads) <= EVEN_LOAD * sum(loads)
+
+
+def _keys_of_block(problem: DenseAttentionProblem, block_m: int, block: int) -> int:
+    """Keys that some row of a query block sees."""
+    if not problem.causal:
+        return problem.seqlen_kv
+    last = min((block + 1) * block_m, problem.seqlen_q) + problem.causal_offset
+    first = 0
+    if problem.sliding_window is not None:
+        first = max(block * block_m + problem.causal_offset + 1 - problem.sliding_window, 0)
+    return max(min(last, problem.seqlen_kv) - first, 0)
+
+
+def _why_even(problem: DenseAttentionProblem, count: str, balanced: bool) -> str:
+    if not problem.causal:
+        return "all items cost the same"
+    return count if balanced else f"though {count}, the longest program has at most {EVEN_LOAD} times the mean load"
 
 
 def _order_of_equal_items(
