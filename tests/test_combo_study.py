@@ -1,5 +1,7 @@
 """The study of the combo's flags: gains alone and in the bundle, verdicts, tables."""
 
+from dataclasses import replace
+
 import pytest
 
 from workbench.errors import ParameterError
@@ -21,6 +23,7 @@ from workbench.studies.combo import (
     vector_savings,
     whole_kernel_frame,
 )
+from workbench.studies.lever_figures import Figure
 
 SCENARIO = find("serving_d64_sinks_full_ns16")
 MASKS = ["transposed_mask_once", "transposed_mask_limit"]
@@ -75,9 +78,19 @@ def test_the_mask_flags_take_mask_instructions_out_of_the_loop(study):
     assert study.value(alone(MASKS[0]), CYCLES) == study.value(left_out(MASKS[1]), CYCLES)
 
 
+def test_times_stand_beside_the_other_figures_where_a_gpu_took_them(study):
+    timed = {}
+    for place, (name, outcome) in enumerate(study.outcomes.items()):
+        figures = [each for each in outcome.figures if each.figure != "time"]
+        figures.append(Figure(name, "time", 5.0 + place, "us", "measured", "", "a GPU"))
+        timed[name] = replace(outcome, figures=figures)
+    line = bundle_frame(replace(study, outcomes=timed), MASKS).set_index("figure").loc["time"]
+    assert (line["gain"], line["product"]) == (5 / 10, pytest.approx(5 / 6 * 5 / 7))
+    assert line["evidence"] == "measured"
+
+
 def test_tables_and_pictures(study, monkeypatch):
-    flags = dict.fromkeys(MASKS)
-    monkeypatch.setitem(FLAGS, "Gluon", {f"use_{flag}": flag for flag in flags})
+    monkeypatch.setitem(FLAGS, "Gluon", {f"use_{flag}": flag for flag in MASKS})
     assert len(flag_frame(study, "Gluon", (CYCLES,))) == 2
     assert views.gain_picture(study, "Gluon")._repr_png_()[0].startswith(b"\x89PNG")
     assert len(views.flag_table(study, "Gluon").rows) == 2

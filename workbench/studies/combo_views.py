@@ -160,11 +160,22 @@ def conclusion(study: LeverStudy, portable: LeverStudy, exact: pd.DataFrame) -> 
     lines.append(f"- {_portable(portable)}")
     lines.append(
         "- What is published is the bundle against another kernel, and no flag by itself: the gains above have no "
-        "published figure to be held to. Only hardware can tell what they are worth in time: the budget counts issue "
-        "slots, not the barriers and waits that the scalar state saves. On an MI355X this notebook times all variants "
-        "in one session."
+        f"published figure to be held to. {_timed(study, portable)} Only hardware can tell what a flag is worth: the "
+        "budget counts issue slots, not the barriers and waits that the scalar state saves."
     )
     return "\n".join(lines)
+
+
+def _timed(*studies: LeverStudy) -> str:
+    """Times of the bundle, where a GPU took them."""
+    told = []
+    for study in studies:
+        whole, line = gain(study, OFF, BUNDLE, "time"), study.find(BUNDLE, "time")
+        if whole is not None and line is not None:
+            told.append(f"{whole:.3f} ({line.of})")
+    if not told:
+        return "Nothing was timed here: on a GPU this notebook times all variants in one session."
+    return f"Timed, the bundle gains {', '.join(told)} (measured)."
 
 
 def _together(rows: pd.DataFrame) -> str:
