@@ -57,8 +57,7 @@ class Worker:
             env=worker_environment(triton_directory, self._scratch.name),
         )
         if gives_way:
-            with suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, self._process.pid, _NICENESS)
+            _give_way(self._process.pid)
         started = self._exchange(None, START_LIMIT_SECONDS)
         if started != version:
             self.close()
@@ -222,6 +221,13 @@ def worker_environment(triton_directory: Path | None, scratch: str) -> dict[str,
         "TRITON_CACHE_DIR": scratch,
         "TRITON_ALWAYS_COMPILE": "1",
     }
+
+
+def _give_way(process_id: int) -> None:
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, process_id, _NICENESS)
+        # Linux may share a CPU among sessions first, whatever the niceness within them; this process is a session.
+        Path(f"/proc/{process_id}/autogroup").write_text(str(_NICENESS))
 
 
 def _exit_cause(code: int) -> str:

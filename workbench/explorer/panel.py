@@ -78,7 +78,7 @@ class Panel:
         reasons = [why_not_timed(plan) for plan in plans if plan is not None]
         self.time.disabled = bool(reasons) and all(reasons)
         note = next(filter(None, reasons), "")
-        self.time_note.value = f'{STYLE}<div class="explorer"><p>{escape(note)}</p></div>' if note else ""
+        self.time_note.value = f'{STYLE}<div class="explorer status">{escape(note)}</div>' if note else ""
 
     def _on_change(self, name: str) -> None:
         answer = self.session.answers.get(name)

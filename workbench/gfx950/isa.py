@@ -122,10 +122,13 @@ UNKNOWN = InstructionClass("unknown")
 
 def classify(instruction: Instruction) -> InstructionClass:
     """The class of one instruction."""
-    modifiers = instruction.modifiers
-    to_lds = "lds" in modifiers
+    return _classify_modified(instruction.mnemonic, instruction.modifiers)
+
+
+@lru_cache(maxsize=8192)
+def _classify_modified(mnemonic: str, modifiers: tuple[str, ...]) -> InstructionClass:
     dpp = any(_DPP_CONTROL.match(modifier) for modifier in modifiers)
-    return _classify(instruction.mnemonic, to_lds, dpp, _narrow(modifiers) if modifiers else False)
+    return _classify(mnemonic, "lds" in modifiers, dpp, _narrow(modifiers) if modifiers else False)
 
 
 def _narrow(modifiers: tuple[str, ...]) -> bool:
