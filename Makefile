@@ -40,7 +40,7 @@ report: $(INSTALLED)
 
 # One thread per process: the tests are spread over the cores already.
 test: $(INSTALLED) $(TRITONS)
-	OMP_NUM_THREADS=1 $(RUN) -m pytest -n $(JOBS) --maxprocesses 8 $(ARGS)
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n $(JOBS) --maxprocesses 8 --dist loadgroup $(ARGS)
 
 check: $(INSTALLED)
 	$(RUN) -m ruff check .

@@ -34,6 +34,13 @@ def heuristics_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workbench.dispatch.tuned.installed_table", lambda device: None)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Tests that share a fixture of their module go to one process (--dist loadgroup), so that it is made once."""
+    definitions = item._fixtureinfo.name2fixturedefs.values()
+    if any(definition[-1].scope == "module" for definition in definitions):
+        item.add_marker(pytest.mark.xdist_group(item.module.__name__))
+
+
 def pytest_collection_finish() -> None:
     """What the imports and the collection made stays to the end: no garbage collection need look through it again."""
     gc.collect()
