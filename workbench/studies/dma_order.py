@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.gfx950.isa import MEMORY_FAMILIES, classify
 from workbench.inspection.schedule import schedule
-from workbench.studies.dense_schedule import from_first_qk, waits_for_copies
+from workbench.studies.dense_schedule import from_first_qk, in_flight, waits_for_copies
 from workbench.studies.unified_levers import base_spec, changed_study, paged, small_paged
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from workbench.gfx950.emulator import EmulationResult
     from workbench.gfx950.machine_code import Instruction, Kernel
     from workbench.inspection import Inspection
     from workbench.inspection.schedule import Slot
@@ -220,7 +221,7 @@ def slack_frame(studies: Sequence[LeverStudy]) -> pd.DataFrame:
 
 
 def wait_frame(study: LeverStudy) -> pd.DataFrame:
-    """Waits for loads that the emulator executed, by whether they left any under way, and the check. Emulated."""
+    """Waits of the KV loop that the emulator executed, by what they wait for and leave, and the check. Emulated."""
     import pandas as pd
 
     rows = []
@@ -228,18 +229,12 @@ def wait_frame(study: LeverStudy) -> pd.DataFrame:
         if outcome.emulated is None:
             continue
         (launch,) = outcome.emulated.launches
-        counts = {"partial": 0, "full": 0}
-        for instruction, executed in zip(launch.program.code.instructions, launch.details.executed, strict=True):
-            left = _count_left(instruction)
-            if left is not None:
-                counts["partial" if left else "full"] += executed
         check = outcome.emulated.comparison
         rows.append(
             {
                 "variant": variant,
                 "waves": launch.details.waves,
-                "partial": counts["partial"],
-                "full": counts["full"],
+                **_waits(launch),
                 "instructions": launch.wave_instructions,
                 "right": check.ok,
                 "of_limit": check.worst_abs / check.allowed,
@@ -250,6 +245,15 @@ def wait_frame(study: LeverStudy) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _count_left(instruction: Instruction) -> int | None:
-    match = re.search(r"vmcnt\((\d+)\)", instruction.text) if instruction.mnemonic == "s_waitcnt" else None
-    return int(match.group(1)) if match else None
+def _waits(launch: EmulationResult) -> dict[str, int]:
+    """Executed waits: those that leave loads under way, those for all of them, those for which none was left."""
+    from workbench.inspection import inspect_kernel
+
+    flight = in_flight(inspect_kernel(launch.program.code))
+    counts = {"partial": 0, "full": 0, "idle": 0}
+    before = (flight.copies[-1], *flight.copies[:-1]) if flight.copies else ()
+    for slot, had, left in zip(flight.slots, before, flight.copies, strict=True):
+        if waits_for_copies(slot) is not None:
+            kind = "idle" if had == left else "partial" if left else "full"
+            counts[kind] += launch.details.executed[slot.instruction.index]
+    return counts

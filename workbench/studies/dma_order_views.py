@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.parity.plots import Picture
 from workbench.studies.dma_order import K_FIRST, STREAMS, V_FIRST, copies, iteration
-from workbench.studies.frames import BLUE, GREEN, GREY, ORANGE, frame_table, panels, tidy
+from workbench.studies.frames import BLUE, GREEN, GREY, ORANGE, frame_table, panels, tidy, variant_table
 from workbench.studies.lever_views import check_text
 
 if TYPE_CHECKING:
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from workbench.parity.html_table import Table
     from workbench.studies.lever_study import LeverStudy
 
+_DIFFER = {
+    "vmcnt waits": "vmcnt waits",
+    "barriers": "barriers",
+    "VGPRs": "VGPRs",
+    "LDS": "LDS, bytes",
+    "cycles per 64 keys": "cycles",
+    "time": "time, us",
+}
 _COLOURS = {"K": BLUE, "V": GREEN, "table": GREY}
 _SHADES = {"QK": "#9dbdf0", "PV": "#9fd6b3"}
 _EXPONENTIAL = "#f8dfc8"
@@ -74,26 +82,33 @@ def _windows(inspection: Inspection) -> str:
 def slack_table(frame: pd.DataFrame) -> Table:
     """What stands between the issue of a load and the wait for it. Static, cycles modelled."""
     columns = {
-        "triton": "Triton", "variant": "order", "stream": "load of", "loads": "loads", "issued": "first issued at",
-        "left": "wait leaves", "instructions": "instructions", "qk": "QK products", "pv": "PV products",
-        "exponentials": "v_exp", "cycles": "issue cycles, at least", "evidence": "evidence",
+        "triton": "Triton", "variant": "order", "stream": "load of", "issued": "issued at", "left": "wait leaves",
+        "instructions": "instructions", "qk": "QK", "pv": "PV", "exponentials": "v_exp", "cycles": "cycles",
+        "evidence": "evidence",
     }  # fmt: skip
     caption = (
-        "From the issue of a load to the wait that asks for it, for the load of its kind that has least. Cycles: what "
-        "all waves of the SIMD issue in between, if each does the same."
+        "From the issue of a load to the wait that asks for it, for the load of its kind that has least: instructions, "
+        "products and exponentials of the wave. Cycles: what all waves of the SIMD issue in between, at least, if "
+        "each does the same."
     )
     return frame_table(frame, columns, caption, {"cycles": ",d"})
+
+
+def order_table(study: LeverStudy) -> Table:
+    """What else differs between the orders, and their times where a gfx950 is."""
+    return variant_table(study, _DIFFER, f"Triton {study.triton_version}.")
 
 
 def wait_table(frame: pd.DataFrame) -> Table:
     """Waits of a launch and its check. Emulated."""
     columns = {
-        "variant": "order", "waves": "waves", "partial": "waits that leave loads", "full": "waits for all",
-        "instructions": "instructions", "right": "right", "of_limit": "worst error of its limit", "faults": "hazards",
-        "evidence": "evidence",
+        "variant": "order", "waves": "waves", "partial": "waits that leave loads", "full": "for all",
+        "idle": "for none", "instructions": "instructions", "right": "right",
+        "of_limit": "error", "faults": "hazards", "evidence": "evidence",
     }  # fmt: skip
     caption = (
-        "A whole launch on the emulator, which delivers each load as late as its wait allows. Waits with vmcnt alone."
+        "Executed waits of the KV loop, over all waves; what was under way at each follows the loop's order (static). "
+        "The emulator delivers a load as late as its wait allows. Error: the worst as a share of its limit."
     )
     return frame_table(frame, columns, caption, {"instructions": ",d", "of_limit": ".0%"})
 
@@ -167,7 +182,8 @@ def _same_work(study: LeverStudy) -> str:
     if ratio is None:
         return ""
     return (
-        f"K first executes {1 / ratio:.4f} times the instructions of V first (emulated): no count tells the two apart."
+        f"K first executes {1 / ratio:.4f} times the instructions of V first (emulated): hardly a count tells the two "
+        "apart."
     )
 
 
