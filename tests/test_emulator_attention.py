@@ -36,10 +36,8 @@ EVERYTHING: dict[str, Any] = {
 }  # fmt: skip
 FEATURES: dict[str, dict[str, Any]] = {
     "plain": {},
-    "fp16, d128": {"dtype": "fp16", "head_size": 128},
     "fp32": {"dtype": "fp32"},
     "window": {"sliding_window": 17},
-    "window of one": {"sliding_window": 1},
     "softcap": {"softcap": 5.0},
     "ALiBi": {"use_alibi": True},
     "QQ bias": {"use_qq_bias": True},
@@ -51,6 +49,10 @@ FEATURES: dict[str, dict[str, Any]] = {
     "fp8 cache and query, all biases": FP8 | EVERYTHING,
     "group of 5": {"num_query_heads": 5, "num_kv_heads": 1},
     "group of 7, decode": {"num_query_heads": 14, "seq_lens": ((1, 40), (1, 100))},
+}
+SHAPES: dict[str, dict[str, Any]] = {
+    "fp16, d128": {"dtype": "fp16", "head_size": 128},
+    "window of one": {"sliding_window": 1},
     "blocks of 32": {"block_size": 32},
     "blocks of 64, d80": {"block_size": 64, "head_size": 80},
     "d16": {"head_size": 16},
@@ -104,6 +106,13 @@ def test_unified_features(feature: str, lane: str, version: str) -> None:
 @pytest.mark.parametrize("feature", list(FEATURES)[1::2])
 def test_unified_features_crosswise(feature: str, lane: str, version: str) -> None:
     _check_unified(FEATURES[feature], SPECS[lane], emulated_by(version))
+
+
+@pytest.mark.parametrize(("shape", "version"), in_turn(SHAPES))
+def test_unified_shapes(shape: str, version: str) -> None:
+    """Shapes that every lane and Triton treats alike: both lanes and both Tritons over all of them."""
+    lane = list(SPECS)[list(SHAPES).index(shape) // 2 % 2]
+    _check_unified(SHAPES[shape], SPECS[lane], emulated_by(version))
 
 
 @pytest.mark.parametrize("lever", LEVERS)

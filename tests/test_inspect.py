@@ -252,11 +252,10 @@ BUILDS = [(target, version) for target in ("gfx950", "gfx942") for version in tr
 
 
 def variants_by_build() -> dict[tuple[str, str], list[str]]:
-    """Every shipped kernel and each of its levers once, the builds in turn; what gfx942 lacks is built for gfx950."""
+    """Every shipped kernel, and every lever on one of them, in the builds by turns; gfx950 has what gfx942 lacks."""
     version = installed_triton_version()
     shipped = {target: shipped_requests(target, version) for target in ("gfx950", "gfx942")}
-    # Of several values of one lever the first.
-    names = {name.partition("=")[0]: name for name in reversed(shipped["gfx950"])}
+    names = {name.partition("+")[2].partition("=")[0] or name: name for name in reversed(shipped["gfx950"])}
     turns: dict[tuple[str, str], list[str]] = {build: [] for build in BUILDS}
     for index, name in enumerate(names.values()):
         target, version = BUILDS[index % len(BUILDS)]

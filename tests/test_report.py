@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 plt.plot([1, 2]);
 """
 PARALLEL = 4
-ROUNDS = 3
+ROUNDS = 2
 
 
 def report(path, out, **parameters):
