@@ -121,20 +121,15 @@ def input_digests(
 
 
 def load_kernel(request: KernelRequest, processes: int, *, time_limit: float = DEFAULT_TIME_LIMIT) -> None:
-    """Have that many idle compiler processes at hand that have read the kernel, so that its variants compile sooner.
+    """Have that many idle compiler processes at hand, the next one to be used with the kernel read already.
 
     CompileError where a process does not come up or the kernel cannot be read.
     """
     root, sources = _Identifier().sources(request)
     pool = worker_pool(request.triton_version, request.target)
     pool.warm(processes)
-    with _Executor(processes) as executor:
-        futures = [
-            executor.submit(pool.compile, request, root, sources, time_limit, inputs_only=True)
-            for _ in range(processes)
-        ]
-        for future in futures:
-            future.result()
+    # One alone, so that the others stay free meanwhile; a pool hands out first what came back last.
+    pool.compile(request, root, sources, time_limit, inputs_only=True)
 
 
 def is_cached(request: KernelRequest) -> bool:
