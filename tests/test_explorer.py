@@ -153,6 +153,14 @@ class TestSession:
         late({"conflicts_k": 1, "conflicts_v": 1, "conflicts_other": 1})
         assert session.answers["A"].conflicts == {}
 
+    def test_a_change_does_not_wait_for_the_emulators_kernels(self, session, monkeypatch):
+        released = threading.Event()
+        monkeypatch.setattr(session, "_small_requests", lambda plan, problem: released.wait(10) and plan.requests)
+        for pad in ("0", "8", "16", "32", "0"):
+            session.set("A", DENSE.with_changes({"lds_k_pad": pad}))
+            wait_for(session, lambda: session.answers["A"].code == "done")
+        released.set()
+
     def test_errors_become_part_of_the_answer(self, session):
         assert "at least one" in session.set("A", DECODE.with_edits({"seq_lens": "[]"})).error
         assert "cluster halves" in session.set("A", DENSE.with_changes({"block_n": "32"})).error

@@ -71,6 +71,8 @@ class Session:
         self._changes = dict.fromkeys(SIDES, 0)
         self._last_changed = ""
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="explorer")
+        # Of their own, so that a change never waits for the emulator's kernels of the changes before it.
+        self._second = ThreadPoolExecutor(len(SIDES), thread_name_prefix="explorer-emulate")
         self._spare = ThreadPoolExecutor(1, thread_name_prefix="explorer-ahead")
 
     def set(self, side: str, state: State) -> Answer:
@@ -85,7 +87,7 @@ class Session:
         answer = _first_answer(state, self.answers.get(side))
         self.answers[side] = answer
         if answer.code == "working" and answer.plan is not None:
-            self._start(side, number, answer.plan, started)
+            self._start(self._pool, self._compile_side, side, number, answer.plan, started)
         self._on_change(side)
         return answer
 
@@ -127,20 +129,22 @@ class Session:
                 self._changes[side] += 1
         self._slow.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._second.shutdown(wait=False, cancel_futures=True)
         self._spare.shutdown(wait=False, cancel_futures=True)
 
     def _is_waiting(self) -> bool:
         stages = [stage for each in self.answers.values() for stage in (each.code, each.emulation, each.timing)]
         return "working" in stages
 
-    def _start(self, side: str, number: int, plan: Plan, started: float) -> None:
+    def _start(self, pool: ThreadPoolExecutor, task: Callable[..., None], side: str, number: int, *rest: Any) -> None:
         with self._idle:
             self._busy += 1
-        self._pool.submit(self._work, side, number, plan, started)
+        pool.submit(self._work, task, side, number, *rest)
 
-    def _work(self, side: str, number: int, plan: Plan, started: float) -> None:
+    def _work(self, task: Callable[..., None], side: str, number: int, *rest: Any) -> None:
         try:
-            self._compile_side(side, number, plan, started)
+            if self._is_latest(side, number):
+                task(side, number, *rest)
         except Exception as error:  # noqa: BLE001 - nobody reads this thread's traceback, and the side would wait
             self._update(side, number, **_failed(f"{type(error).__name__}: {error}"))
         finally:
@@ -162,13 +166,11 @@ class Session:
         return True
 
     def _compile_side(self, side: str, number: int, plan: Plan, started: float) -> None:
-        if not self._is_latest(side, number):
-            return
         figures = self._figures_of_code(plan)
         figures["seconds"] = time.monotonic() - started
         if self._update(side, number, **figures) and figures["code"] == "done":
             self._spare.submit(self._get_ahead, side, number, plan)
-            self._emulate_side(side, number, plan)
+            self._start(self._second, self._emulate_side, side, number, plan)
 
     def _figures_of_code(self, plan: Plan) -> dict[str, Any]:
         try:
@@ -194,7 +196,7 @@ class Session:
             return
         if not self._update(side, number, emulation="working", conflicts_of=describe(problem)):
             return
-        self._compiler.compile(small, gives_way=True)
+        self._compiler.compile(small)
         if not self._is_latest(side, number):
             return
         version = small[0].triton_version
