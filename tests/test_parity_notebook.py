@@ -51,7 +51,7 @@ def test_the_report_holds_three_tables_and_the_records(tmp_path, capfd):
         ("3d", "ok"),
     ]
     html = result.html.read_text()
-    for heading in ("auto vs auto", "2d vs 2d", "3d vs 3d"):
+    for heading in ("auto vs auto", "2d vs 2d, 3d vs 3d, dense", "2d", "3d"):
         assert f"{heading}<" in html.replace("\n", "")
     assert "1 of 1 scenarios pass in all admitted lanes" in html
     assert "aiter needs a GPU" in html

@@ -4,8 +4,9 @@ import pytest
 
 from workbench.device import load_device
 from workbench.errors import ParameterError
+from workbench.records import stored_records
 from workbench.studies import routing_views as views
-from workbench.studies.routing import Shape, gain, measured_frame, queue_of, route_frame, stored_records, timed_records
+from workbench.studies.routing import UNIFIED_SETS, Shape, gain, measured_frame, queue_of, route_frame, timed_records
 
 MI355X, H200 = load_device("mi355x"), load_device("h200")
 
@@ -17,7 +18,7 @@ def routes():
 
 @pytest.fixture(scope="module")
 def measured():
-    return measured_frame(stored_records("h200"), H200)
+    return measured_frame(stored_records("h200", UNIFIED_SETS), H200)
 
 
 def test_the_map_follows_context_and_grid(routes):
@@ -57,7 +58,7 @@ def test_records_show_where_the_rule_loses(measured):
     scenarios = [row[0].text for row in views.wrong_table(measured).rows]
     assert scenarios[0] == "creative_sw_large"
     with pytest.raises(ParameterError, match="no measured records of mi355x"):
-        stored_records("mi355x")
+        stored_records("mi355x", UNIFIED_SETS)
 
 
 def test_pictures_and_conclusion(routes, measured):

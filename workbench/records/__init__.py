@@ -11,6 +11,7 @@ from workbench.records.record import (
     Record,
     is_performance,
 )
+from workbench.records.stored import stored_records, stored_sets
 
 __all__ = [
     "BACKENDS",
@@ -22,6 +23,8 @@ __all__ = [
     "Record",
     "is_performance",
     "read_records",
+    "stored_records",
+    "stored_sets",
     "to_frame",
     "write_records",
 ]

@@ -185,20 +185,6 @@ def _loss(ratio: float, lane: Lane) -> float:
     return max(1.0, ratio if lane == "2d" else 1 / ratio)
 
 
-def stored_records(device: str, sets: Sequence[str] = UNIFIED_SETS) -> list[Record]:
-    """The project's measured records of a device, of those sets that are there. ParameterError if there are none."""
-    from workbench.records import read_records
-    from workbench.resources import data_path
-
-    files = [data_path("measured", device, f"{name}.parquet") for name in sets]
-    found = [record for file in files if file.is_file() for record in read_records(file)]
-    if not found:
-        raise ParameterError(
-            f"no measured records of {device} for {', '.join(sets) or 'no set'}; there are some of h200"
-        )
-    return found
-
-
 def timed_records(
     shape: Shape,
     points: Sequence[tuple[int, int]],

@@ -1,0 +1,34 @@
+"""The measured records that come with the workbench: data/measured/<device>/<scenario set>.parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from workbench.errors import ParameterError
+from workbench.records.parquet import read_records
+from workbench.records.record import Record
+
+
+def stored_sets(device: str) -> tuple[str, ...]:
+    """Scenario sets that the device has records of."""
+    from workbench.resources import data_path
+
+    return tuple(sorted(file.stem for file in data_path("measured", device).glob("*.parquet")))
+
+
+def stored_records(device: str, sets: Sequence[str]) -> list[Record]:
+    """The records of a device, of those sets that are there. ParameterError if there are none."""
+    from workbench.resources import data_path
+
+    known = stored_sets(device)
+    found = [
+        record
+        for name in sets
+        if name in known
+        for record in read_records(data_path("measured", device, f"{name}.parquet"))
+    ]
+    if not found:
+        raise ParameterError(
+            f"no measured records of {device} for {', '.join(sets) or 'no set'}; there are some of h200"
+        )
+    return found
