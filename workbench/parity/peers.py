@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from workbench.scenarios import Scenario
 
 UNIFIED_PEERS = ("aiter", "vllm")
-"""Kernels that read the same paged cache. What gathers it first, as SDPA here, solves another problem."""
+"""Kernels that read the same paged cache. SDPA gets it gathered beforehand and solves another problem."""
 DENSE_PEERS = ("sdpa_flash", "sdpa_cudnn")
 
 
