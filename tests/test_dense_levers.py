@@ -17,7 +17,7 @@ from workbench.scenarios import find
 from workbench.spec_gfx950 import Gfx950DenseSpec
 from workbench.studies import dense_banks_views, dense_schedule_views, dense_softmax_views, dense_work_views
 from workbench.studies.dense_banks import patterns, published_series
-from workbench.studies.dense_levers import compilers, dense, emulated_problem, refusals
+from workbench.studies.dense_levers import compilers, dense, emulated_problem, portable_studies, refusals
 from workbench.studies.dense_schedule import (
     in_flight,
     keys_left_by_qk,
@@ -192,3 +192,11 @@ def test_instructions_without_copies_leave_nothing_under_way():
     inspection = inspect_kernel(kernel_of(LOOP.replace("buffer_load_dwordx4 v0, s[4:7], 0 offen lds", "s_nop 0")))
     assert set(in_flight(inspection).copies) == {0}
     assert len(instructions("s_nop 0")) == 1
+
+
+def test_the_portable_twin_of_block_n_is_its_geometry(monkeypatch):
+    given = []
+    monkeypatch.setattr("workbench.studies.dense_levers.study_variants", lambda variants, **_: given.extend(variants))
+    portable_studies(find("dense_headline", "small"), "block_n", "yes")
+    assert [(variant.spec.block_n, variant.refusal) for variant in given] == [(32, ""), (64, ""), (128, "")]
+    assert portable_studies(find("dense_headline", "small"), "block_n", "no") == []

@@ -94,8 +94,10 @@ def refusals(scenarios: Iterable[Scenario], lever: str, value: Setting) -> dict[
     return found
 
 
-TWINS = {"transposed_pv": "transposed_qk", "lazy_rescale": "lazy_rescale", "block_n": "block_n"}
+TWINS = {"transposed_pv": "transposed_qk", "lazy_rescale": "lazy_rescale"}
 """Lever of the Gluon kernel -> the portable kernel's lever of the same idea."""
+TWIN_TILES = (32, 64, 128)
+"""Keys of a tile, which are geometry in the portable kernel and no lever of its registry."""
 
 
 def portable_studies(
@@ -106,7 +108,7 @@ def portable_studies(
     size: Size = "small",
     on_step: Progress | None = None,
 ) -> list[LeverStudy]:
-    """The portable kernel's lever of the same idea, which any GPU can time; nothing if it is not wanted.
+    """The portable kernel's lever (or TWIN_TILES for block_n), which any GPU can time; nothing if it is not wanted.
 
     auto: where there is a GPU that the gfx950 kernel is not for.
     """
@@ -116,7 +118,12 @@ def portable_studies(
     wanted = choice == "yes" or (choice == "auto" and device is not None and device.arch != TARGET)
     if not wanted:
         return []
-    return lever_studies(scenario, TWINS[lever], size=size, kernel=PORTABLE, on_step=on_step)
+    if lever in TWINS:
+        return lever_studies(scenario, TWINS[lever], size=size, kernel=PORTABLE, on_step=on_step)
+    problem = dense(scenario.problem)
+    tiles = {f"{lever}={keys}": {lever: keys} for keys in TWIN_TILES}
+    variants = spec_variants(problem, base_of(find_kernel(PORTABLE), problem), tiles)
+    return [study_variants(variants, small=lambda each: emulated_problem(each, size), on_step=on_step)]
 
 
 def length_study(scenario: Scenario, lengths: Iterable[tuple[int, int]], *, triton_version: str = "") -> LeverStudy:
