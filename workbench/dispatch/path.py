@@ -48,8 +48,9 @@ def admitted_lanes(problem: UnifiedAttentionProblem) -> tuple[Lane, ...]:
 
 @lru_cache(maxsize=1024)
 def select_path(problem: UnifiedAttentionProblem, device: Device | None = None, *, tuned: Tuned = True) -> PathChoice:
-    """2D under a window, for a short context, or where its grid exceeds four workgroups per compute unit; else 3D.
+    """2D for a short context, where its grid fills the device (FILLING_WORKGROUPS), and under a window; else 3D.
 
+    On NVIDIA a windowed decode of at most one workgroup per compute unit is split all the same.
     A tuned lane goes before (workbench.dispatch.tuned); tuned=False leaves it out. Without a device the default one is
     assumed (workbench.device.DEFAULT_DEVICE).
     """
@@ -73,5 +74,6 @@ def select_path(problem: UnifiedAttentionProblem, device: Device | None = None, 
         why_2d.append(f"2D: {count} exceed {goal}.")
     if why_2d:
         return PathChoice("2d", (*assumed, *why_2d), grid, target)
-    why_3d = f"3D: {count} do not exceed {goal}, and {problem.max_kv_len} keys without a window can be split."
+    mask = "without a window" if problem.sliding_window is None else f"under a window of {problem.sliding_window}"
+    why_3d = f"3D: {count} do not exceed {goal}, and {problem.max_kv_len} keys {mask} can be split."
     return PathChoice("3d", (*assumed, why_3d), grid, target)
