@@ -113,7 +113,7 @@ def test_our_error_is_within_two_hundredths_of_what_the_peers_lanes_reach():
             assert not peers or found["own"][0] < 1.02 * max(peers)
 
 
-def test_the_stored_foundas_the_parity_report_shows_them():
+def test_stored_records_stand_in_the_parity_report():
     records = peer_records("h200", load_set("serving", "full"))
     text = peer_sentence(records)
     assert "in the geometric mean of 9 scenarios" in text

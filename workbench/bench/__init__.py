@@ -3,7 +3,8 @@
 from workbench.bench.compare import Comparison, Delta, compare_sets, load_record_set
 from workbench.bench.lineup import line_up
 from workbench.bench.session import bench_scenarios
-from workbench.bench.verdict import Verdict, noise_of, verdicts
+from workbench.bench.verdict import Verdict, verdicts
+from workbench.parity.recording import noise_of
 
 __all__ = [
     "Comparison",

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean, median
 
-from workbench.bench.verdict import judge, noise_of
+from workbench.bench.verdict import judge
 from workbench.errors import ParameterError, RecordError
+from workbench.parity.recording import noise_of
 from workbench.parity.stats import Ratio, independent_ratio, paired_ratio
 from workbench.records import Record, read_records
 

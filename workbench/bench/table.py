@@ -13,8 +13,9 @@ from rich.text import Text
 
 from workbench.bench.compare import name_of
 from workbench.bench.lineup import OWN
-from workbench.bench.verdict import noise_of, verdicts
+from workbench.bench.verdict import verdicts
 from workbench.parity.flops import is_decode
+from workbench.parity.recording import noise_of
 from workbench.parity.stats import Ratio
 from workbench.records import Record
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from workbench.parity.recording import AGAIN
+from workbench.parity.recording import noise_of
 from workbench.parity.stats import Ratio
 from workbench.records import Record
 
@@ -38,15 +38,6 @@ def judge(ratio: Ratio, noise: float) -> Word:
     if ratio.high < 1.0 - noise:
         return "slower"
     return "within noise"
-
-
-def noise_of(records: Sequence[Record]) -> float | None:
-    """The A/A noise of a session: how far from 1 the interval of a call's ratio to itself reaches. None if untimed."""
-    for record in records:
-        low, high = (record.value(f"speedup_over_{AGAIN}_{end}") for end in ("low", "high"))
-        if low is not None and high is not None:
-            return max(abs(low - 1.0), abs(high - 1.0))
-    return None
 
 
 def verdicts(records: Sequence[Record]) -> list[Verdict]:

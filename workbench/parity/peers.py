@@ -8,6 +8,7 @@ from statistics import geometric_mean
 from typing import TYPE_CHECKING
 
 from workbench.parity.html_table import Cell, Table, plain
+from workbench.parity.recording import noise_of
 from workbench.parity.stats import Ratio, paired_ratio
 from workbench.parity.tables import OWN
 from workbench.problem import DenseAttentionProblem
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 UNIFIED_PEERS = ("aiter", "vllm")
 """Kernels that read the same paged cache. SDPA gets it gathered beforehand and solves another problem."""
 DENSE_PEERS = ("sdpa_flash", "sdpa_cudnn")
+_PEERS = (*UNIFIED_PEERS, *DENSE_PEERS)
 
 
 @dataclass(frozen=True)
@@ -30,17 +32,13 @@ class Standing:
     peers: dict[str, Record]
     ratios: dict[str, Ratio]
     """By peer: its time over ours, paired by round."""
+    noise: float | None
+    """How far from 1 the ratio of the session's first kernel to itself reaches; None where it was not taken."""
 
     @property
     def best(self) -> str | None:
         """The fastest peer; None where none was right."""
         return min(self.ratios, key=lambda name: self.ratios[name].value, default=None)
-
-    @property
-    def noise(self) -> float:
-        """How far from 1 the ratio of our kernel to itself reaches, both captured anew."""
-        ends = (self.own.value(f"speedup_over_again_{end}") for end in ("low", "high"))
-        return max((abs(end - 1.0) for end in ends if end is not None), default=0.0)
 
 
 def peer_records(device: str, scenarios: Sequence[Scenario]) -> list[Record]:
@@ -49,13 +47,16 @@ def peer_records(device: str, scenarios: Sequence[Scenario]) -> list[Record]:
     ParameterError for a device that has none at all.
     """
     from workbench.errors import ParameterError
-    from workbench.records import stored_records, stored_sets
+    from workbench.records import stored_devices, stored_records, stored_sets
 
     if not device:
         return []
     known = stored_sets(device)
     if not known:
-        raise ParameterError(f"there are no stored records of {device!r}; there are some of h200, and '' shows none")
+        devices = ", ".join(stored_devices())
+        raise ParameterError(
+            f"there are no stored records of {device!r}; there are some of {devices}, and '' shows none"
+        )
     names = {scenario.name for scenario in scenarios}
     sets = [name for name in dict.fromkeys(scenario.set for scenario in scenarios) if name in known]
     found = stored_records(device, sets) if sets else []
@@ -83,7 +84,7 @@ def _standing(own: Record, session: Sequence[Record]) -> Standing:
         if timed:
             peers[name] = min(timed, key=lambda record: record.value("time") or 0.0)
     ratios = {name: paired_ratio(record.samples, own.samples) for name, record in peers.items()}
-    return Standing(own, peers, ratios)
+    return Standing(own, peers, ratios, noise_of(session))
 
 
 def peer_table(records: Sequence[Record]) -> Table:
@@ -97,7 +98,7 @@ def peer_table(records: Sequence[Record]) -> Table:
             plain(f"{row.own.value('time'):.1f} us", "num"),
             _rate(row.own),
             *(_ratio(row.ratios.get(name)) for name in names),
-            plain(f"{100 * row.noise:.1f} %", "num"),
+            plain("–" if row.noise is None else f"{100 * row.noise:.1f} %", "num"),
             *(_error(each) for each in (row.own, row.peers[row.best] if row.best else None)),
         ]
         for row in rows
@@ -109,7 +110,7 @@ def peer_table(records: Sequence[Record]) -> Table:
 
 
 def peer_sentence(records: Sequence[Record]) -> str:
-    """The geometric mean over the scenarios, the least of them, and where no peer was right, as Markdown."""
+    """The geometric mean over the scenarios, the least of them, and where no peer was timed and why, as Markdown."""
     rows = standings(records)
     ratios = {row.own.scenario: row.ratios[row.best] for row in rows if row.best}
     if not ratios:
@@ -120,9 +121,14 @@ def peer_sentence(records: Sequence[Record]) -> str:
         f"**The fastest peer takes {mean:.2f} times our time** in the geometric mean of {len(ratios)} scenarios; "
         f"{ratios[least].value:.2f} times in the least, {least} (measured)."
     )
-    alone = [row.own.scenario for row in rows if not row.best]
-    if alone:
-        text += f" On {', '.join(alone)} no peer kept to the tolerance, so none was timed."
+    missed = {record.session for record in records if record.status == "wrong" and record.candidate in _PEERS}
+    alone = [row.own for row in rows if not row.best]
+    for reason, own in (
+        ("no peer kept to the tolerance, so none was timed", [each for each in alone if each.session in missed]),
+        ("no peer took part", [each for each in alone if each.session not in missed]),
+    ):
+        if own:
+            text += f" On {', '.join(each.scenario for each in own)} {reason}."
     return f"{text} {_conditions(rows)}"
 
 
@@ -136,7 +142,8 @@ def peer_plot(records: Sequence[Record]) -> Picture:
     figure = Figure(figsize=(9, 1.2 + 0.3 * len(rows)), layout="constrained")
     axes = figure.subplots()
     for place, row in enumerate(rows):
-        axes.fill_betweenx((place - 0.4, place + 0.4), 1 - row.noise, 1 + row.noise, color="#dde2ea", linewidth=0)
+        noise = row.noise or 0.0
+        axes.fill_betweenx((place - 0.4, place + 0.4), 1 - noise, 1 + noise, color="#dde2ea", linewidth=0)
     for rank, name in enumerate(dict.fromkeys(name for row in rows for name in row.peers)):
         points = [(place, row.ratios[name]) for place, row in enumerate(rows) if name in row.ratios]
         values = [ratio.value for _, ratio in points]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
@@ -27,6 +27,15 @@ if TYPE_CHECKING:
 
 AGAIN = "again"
 """Samples of the first entrant, timed a second time: its ratio to itself is the noise of the measurement."""
+
+
+def noise_of(records: Sequence[Record]) -> float | None:
+    """The A/A noise of a session: how far from 1 the interval of a call's ratio to itself reaches. None if untimed."""
+    for record in records:
+        low, high = (record.value(f"speedup_over_{AGAIN}_{end}") for end in ("low", "high"))
+        if low is not None and high is not None:
+            return max(abs(low - 1.0), abs(high - 1.0))
+    return None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from workbench.records.record import (
     Record,
     is_performance,
 )
-from workbench.records.stored import stored_records, stored_sets
+from workbench.records.stored import stored_devices, stored_records, stored_sets
 
 __all__ = [
     "BACKENDS",
@@ -23,6 +23,7 @@ __all__ = [
     "Record",
     "is_performance",
     "read_records",
+    "stored_devices",
     "stored_records",
     "stored_sets",
     "to_frame",

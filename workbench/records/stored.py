@@ -9,6 +9,13 @@ from workbench.records.parquet import read_records
 from workbench.records.record import Record
 
 
+def stored_devices() -> tuple[str, ...]:
+    """Devices that there are stored records of."""
+    from workbench.resources import data_path
+
+    return tuple(sorted(folder.name for folder in data_path("measured").iterdir() if folder.is_dir()))
+
+
 def stored_sets(device: str) -> tuple[str, ...]:
     """Scenario sets that the device has records of."""
     from workbench.resources import data_path
@@ -29,6 +36,7 @@ def stored_records(device: str, sets: Sequence[str]) -> list[Record]:
     ]
     if not found:
         raise ParameterError(
-            f"no measured records of {device} for {', '.join(sets) or 'no set'}; there are some of h200"
+            f"no measured records of {device} for {', '.join(sets) or 'no set'}; "
+            f"there are some of {', '.join(stored_devices())}"
         )
     return found

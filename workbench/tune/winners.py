@@ -10,9 +10,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from workbench.bench.verdict import judge, noise_of
+from workbench.bench.verdict import judge
 from workbench.dispatch.tuned import installed_table, read_tables
 from workbench.errors import TuneError
+from workbench.parity.recording import noise_of
 from workbench.parity.stats import Ratio, paired_ratio
 from workbench.records import Record
 from workbench.records.parquet import to_json
