@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.gfx950.isa import MEMORY_FAMILIES, classify
 from workbench.inspection.schedule import schedule
 from workbench.studies.dense_schedule import from_first_qk, in_flight, waits_for_copies
+from workbench.studies.lever_figures import certain_faults
 from workbench.studies.unified_levers import base_spec, changed_study, paged, small_paged
 
 if TYPE_CHECKING:
@@ -238,7 +239,7 @@ def wait_frame(study: LeverStudy) -> pd.DataFrame:
                 "instructions": launch.wave_instructions,
                 "right": check.ok,
                 "of_limit": check.worst_abs / check.allowed,
-                "faults": len(launch.findings),
+                "faults": len(certain_faults([launch])),
                 "evidence": "emulated",
             }
         )

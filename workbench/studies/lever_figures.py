@@ -172,7 +172,7 @@ def emulated_figures(
         return Figure(variant, name, value, unit, "emulated", text, of)
 
     share = comparison.worst_abs / comparison.allowed if comparison.allowed else comparison.worst_abs
-    faults = [str(finding) for launch in launches for finding in launch.findings if finding.certain]
+    faults = certain_faults(launches)
     found = [
         line("correct", float(comparison.ok), "1", comparison.describe()),
         line("largest error", comparison.max_abs, "1"),
@@ -188,6 +188,11 @@ def emulated_figures(
     found += [line(name, totals[counter], unit) for counter, (name, unit) in COUNTERS.items()]
     found += [line(name, conflicts[key], "cycles") for key, name in CONFLICTS.items()]
     return found
+
+
+def certain_faults(launches: Sequence[EmulationResult]) -> list[str]:
+    """What the emulator found that is wrong for certain; suspicions are left out."""
+    return [str(finding) for launch in launches for finding in launch.findings if finding.certain]
 
 
 def measured_figures(variant: str, record: Record) -> list[Figure]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from workbench.studies.lever_figures import certain_faults
 from workbench.studies.lever_study import emulate_checked, spec_variants, study_variants
 from workbench.studies.unified_levers import base_spec, paged, small_paged
 
@@ -254,7 +255,7 @@ def emulated_frame(
                     "right": one.comparison.ok and split.comparison.ok,
                     "of_limit": share,
                     "identical": bool(torch.equal(one.out, split.out)),
-                    "faults": sum(len(launch.findings) for run in (one, split) for launch in run.launches),
+                    "faults": sum(len(certain_faults(run.launches)) for run in (one, split)),
                     "evidence": "emulated",
                 }
             )

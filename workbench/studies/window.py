@@ -173,8 +173,8 @@ def part_frame(study: LeverStudy, kernel: str) -> pd.DataFrame:
     """A line per emulated variant: instructions and cache lines before, in and behind the loop over the tiles.
 
     Instructions are of a wave with rows, the mean of all; `idle` is what a wave of a workgroup without rows executes,
-    `tile` one pass of the loop. A software pipeline computes its last tiles behind the loop: `peeled` is the share of
-    products there.
+    `tile` one pass of the loop; `instructions` and `lines_*` are of the launch. A software pipeline computes its last
+    tiles behind the loop: `peeled` is the share of products there.
     """
     import pandas as pd
 
@@ -233,9 +233,15 @@ def _parts(launch: EmulationResult, busy: int) -> dict[str, float]:
     products = [place for place, each in enumerate(instructions) if classify(each).family == "mfma"]
     waits = [place for place, each in enumerate(instructions) if classify(each).family == "wait"]
     passes = sum(executed[flow.blocks[each.header].start] for each in loops)
-    # Waves without rows leave in front of what only the others execute.
-    idle = sum(count for count in executed[:first] if count > busy) / waves
-    prelude = (sum(executed[:first]) - idle * (waves - busy)) / busy
+
+    def in_front(chosen: Sequence[int]) -> tuple[float, float]:
+        """What a wave without rows executes of some instructions in front of the loops, and the mean one with rows."""
+        counts = [executed[place] for place in chosen if place < first]
+        # Waves without rows leave in front of what only the others execute.
+        without = sum(count for count in counts if count > busy) / waves
+        return without, (sum(counts) - without * (waves - busy)) / busy
+
+    idle, prelude = in_front(range(first))
     loop, behind = sum(executed[first:end]) / busy, sum(executed[end:]) / busy
     return {
         "waves": waves,
@@ -251,7 +257,7 @@ def _parts(launch: EmulationResult, busy: int) -> dict[str, float]:
         "peeled": sum(executed[place] for place in products if place >= end) / sum(executed[each] for each in products),
         "instructions": sum(executed),
         "around": (prelude + behind) / (prelude + loop + behind),
-        "waits": sum(executed[place] for place in waits if place < first) / waves,
+        "waits": in_front(waits)[1],
         "waits_tile": sum(executed[place] for place in waits if first <= place < end) / passes,
         "lines_prelude": sum(lines[:first]),
         "lines_loop": sum(lines[first:end]),
