@@ -67,6 +67,11 @@ def test_hopper_takes_heads_that_share_nothing_one_after_the_other_where_that_is
     assert spec.persist_decode == ("hkv_major" if grid == "persistent" else "auto")
 
 
+def test_hopper_counts_its_blocks_down_where_it_weighs_the_load():
+    # Counted up, the longest program would have 1.08 times the mean; counted down, as the kernel does, 1.12.
+    assert select_dense_spec(dense(batch=4, heads=(16, 16), seqlen=5000), H200).spec.grid == "default"
+
+
 def test_hopper_d64_dense_always_rescales_over_eight_warps():
     spec = select_dense_spec(dense(seqlen=8192, head_size=64), H200).spec
     assert isinstance(spec, DenseSpec)

@@ -92,7 +92,7 @@ def _sm90_gluon(problem: DenseAttentionProblem, device: Device) -> tuple[DenseGe
     alone = problem.group_size == 1
     spec = Sm90DenseSpec(persist_decode="hkv_major" if alone else "qb_major")
     programs = num_persistent_programs(spec, device)
-    if alone and problem.causal and not is_even_by_head(problem, spec.block_m, programs):
+    if alone and problem.causal and not is_even_by_head(problem, spec, programs):
         spec = Sm90DenseSpec(grid="default")
     reason = (
         f"Gluon kernel: two warpgroups of {ROWS_PER_WARPGROUP} query rows and a copying warp, "

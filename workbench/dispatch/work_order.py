@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from workbench.dispatch.grid import grid_dense
 from workbench.errors import SpecError
+from workbench.spec_sm90 import Sm90DenseSpec
 
 if TYPE_CHECKING:
     from workbench.device import Device
@@ -83,7 +84,7 @@ def resolve_persist_decode(
     if spec.persist_decode == "qb_major":
         return "qb_major", "qb_major: the spec says so."
     if spec.persist_decode == "hkv_major":
-        if problem.causal and not balanced and not is_even_by_head(problem, spec.block_m, num_persistent):
+        if problem.causal and not balanced and not is_even_by_head(problem, spec, num_persistent):
             raise SpecError(
                 f"persist_decode='hkv_major' would leave the causal load unbalanced: {count}; "
                 "use 'auto' or 'qb_major', or fewer programs (num_persistent)"
@@ -128,11 +129,14 @@ def _balance(problem: DenseAttentionProblem, blocks: int, num_persistent: int) -
 
 
 @lru_cache(maxsize=256)
-def is_even_by_head(problem: DenseAttentionProblem, block_m: int, programs: int) -> bool:
+def is_even_by_head(problem: DenseAttentionProblem, spec: DenseGeometry, programs: int) -> bool:
     """Whether hkv_major's longest program has at most EVEN_LOAD times the keys of the mean, counted item by item."""
-    blocks, heads, batch = grid_dense(problem, block_m)
+    blocks, heads, batch = grid_dense(problem, spec.block_m)
     share = problem.group_size * batch
-    keys = [_keys_of_block(problem, block_m, block) for block in range(blocks)]
+    keys = [_keys_of_block(problem, spec.block_m, block) for block in range(blocks)]
+    if isinstance(spec, Sm90DenseSpec):
+        # Its causal query blocks count down.
+        keys.reverse()
     loads = [0] * min(programs, blocks * heads * batch)
     for item in range(blocks * heads * batch):
         slot = item // share % blocks
