@@ -102,6 +102,7 @@ def test_an_unknown_kernel_and_an_unreadable_file_are_refused(tmp_path):
         (129, 0, 4, 12),  # rounded up to 136
         (64, 0, 8, 32),
         (32, 81_920, 4, 8),  # 160 KiB of LDS hold two workgroups
+        (32, 32_768, 4, 16),  # LDS comes in 1280 bytes: 33,280 of 163,840 are four workgroups, not five
         (512, 0, 8, 0),
     ],
 )

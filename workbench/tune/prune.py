@@ -5,20 +5,25 @@
     spills                  more private memory than the dispatcher's own choice has
     occupancy               fewer resident waves per compute unit than it has SIMDs, so that some idle
 
-Resident waves: workgroups admitted by registers, LDS and wave slots, times the waves of a workgroup. A SIMD holds
-floor(registers / V) waves, V rounded up to 8, and no more than its slots.
+Resident waves: workgroups admitted by registers, LDS and wave slots, times the waves of a workgroup. On AMD by
+workbench.gfx950.occupancy; on NVIDIA a partition of a multiprocessor holds floor(registers / V) warps, V rounded up
+to 8, and no more than its slots.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from workbench.errors import TargetError
+from workbench.gfx950.limits import limits_of
+from workbench.gfx950.occupancy import Occupancy
+
 if TYPE_CHECKING:
     from workbench.device import Device
     from workbench.tune.compiled import Compiled
 
 REGISTER_GRANULE = 8
-"""Registers of a lane are dealt out in eights, on gfx9-4x and on NVIDIA."""
+"""NVIDIA deals the registers of a thread out in eights."""
 NVIDIA_RESERVED_LDS = 1024
 """Shared memory that the driver keeps for itself in each workgroup."""
 
@@ -31,11 +36,15 @@ def resident_waves(compiled: Compiled, device: Device) -> int | None:
         return None
     if not compiled.num_warps:
         return None
+    if device.vendor == "amd":
+        try:
+            limits = limits_of(device.arch)
+        except TargetError:
+            return None
+        return Occupancy(limits, compiled.vgprs, compiled.lds_bytes, compiled.num_warps).waves_per_cu
     allocated = -(-max(compiled.vgprs, 1) // REGISTER_GRANULE) * REGISTER_GRANULE
     workgroups = simds * min(slots, registers // allocated) // compiled.num_warps
-    used = compiled.lds_bytes + (NVIDIA_RESERVED_LDS if device.vendor == "nvidia" else 0)
-    if used:
-        workgroups = min(workgroups, lds_bytes // used)
+    workgroups = min(workgroups, lds_bytes // (compiled.lds_bytes + NVIDIA_RESERVED_LDS))
     return workgroups * compiled.num_warps
 
 
