@@ -1,12 +1,14 @@
 """All notebooks without running them: their code is Python, and what they import from this project is there."""
 
 import ast
+import json
 from importlib import import_module
 
 import nbformat
 import pytest
 
 from workbench.report import find_notebook, known_notebooks
+from workbench.report.find import describe_notebook
 
 
 @pytest.mark.parametrize("name", known_notebooks())
@@ -29,3 +31,13 @@ def is_module(package, name):
     except ModuleNotFoundError:
         return False
     return True
+
+
+def test_a_question_is_told_as_it_reads(tmp_path):
+    cell = {
+        "cell_type": "markdown",
+        "source": ["# Grids\n", "\n", "Does `a` gain, as [L2](l2.ipynb) **says**?\n", "\n", "More."],
+    }
+    path = tmp_path / "mine.ipynb"
+    path.write_text(json.dumps({"cells": [cell]}))
+    assert describe_notebook(path).question == "Does a gain, as L2 says?"

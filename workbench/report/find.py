@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -71,8 +72,9 @@ def describe_notebook(path: Path) -> Description:
 
 
 def _paragraph(text: str) -> str:
-    """The first paragraph on one line."""
-    return " ".join(text.strip().partition("\n\n")[0].split())
+    """The first paragraph on one line, as it reads: links by their text, code and emphasis without their marks."""
+    line = " ".join(text.strip().partition("\n\n")[0].split())
+    return re.sub(r"`|\*\*", "", re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", line))
 
 
 def _refuse_reserved(name: str) -> None:
