@@ -4,7 +4,7 @@ import pytest
 
 from workbench.errors import RecordError
 from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
-from workbench.records import Metric, Record, read_records, to_frame, write_records
+from workbench.records import Metric, Record, check_new_file, read_records, to_frame, write_records
 from workbench.spec import DenseSpec, Unified3DSpec
 
 PROBLEM = UnifiedAttentionProblem(
@@ -90,6 +90,17 @@ def test_a_record_file_is_never_overwritten(tmp_path):
     with pytest.raises(RecordError, match="never overwritten"):
         write_records([], path)
     assert path.read_bytes() == before
+
+
+def test_what_could_not_be_kept_is_refused_before_it_is_measured(tmp_path, monkeypatch):
+    (tmp_path / "text").write_text("mine")
+    with pytest.raises(RecordError, match="it is no folder; give a file in another folder"):
+        check_new_file(tmp_path / "text" / "records.parquet")
+    check_new_file(tmp_path / "deep" / "er" / "records.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["text"]
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    with pytest.raises(RecordError, match="this user may not write"):
+        check_new_file(tmp_path / "deep" / "records.parquet")
 
 
 def test_foreign_files_are_refused_by_name(tmp_path):

@@ -202,6 +202,9 @@ def test_without_a_gpu_the_command_names_the_static_one(monkeypatch, tmp_path, c
     with pytest.raises(SystemExit):
         main(["tune", "decode_d128_b16", "--static", "--update"])
     assert "--static finds no winners" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["tune", "decode_d128_b16", "--static", "--triton", "1.0"])
+    assert "Triton 1.0 is not available" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -12,7 +12,6 @@ from rich.console import Console
 
 from workbench.cli.route import Lane
 from workbench.cli.select import FileOption, NamesOption, SetOption, Size, SizeOption, choose
-from workbench.errors import RecordError
 
 if TYPE_CHECKING:
     from workbench.records import Record
@@ -89,12 +88,15 @@ def bench(
 
 
 def new_record_file(out: Path | None, command: str) -> Path:
-    """The file that was asked for, or a new one in reports/ with the time in its name. RecordError if it exists."""
-    if out is None:
-        return Path("reports") / f"{command}-{datetime.now(UTC):%Y%m%d-%H%M%S}.parquet"
-    if out.exists():
-        raise RecordError(f"{out} exists and records are never overwritten; give a new file name")
-    return out
+    """The file that was asked for, or a new one in reports/ with the time in its name.
+
+    RecordError if it exists or cannot be made: nothing is measured that could not be kept.
+    """
+    from workbench.records import check_new_file
+
+    path = out or Path("reports") / f"{command}-{datetime.now(UTC):%Y%m%d-%H%M%S}.parquet"
+    check_new_file(path)
+    return path
 
 
 def _end(records: list[Record]) -> None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from workbench.cli.new_file import check_new
 from workbench.cli.route import Lane
 from workbench.cli.select import Size, SizeOption
-from workbench.errors import ParameterError, ReportError
+from workbench.errors import ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,8 +63,7 @@ def inspect(
     """
     if bool(files) == bool(scenario):
         raise ParameterError("give machine-code files, or --scenario NAME; `workbench scenarios` lists the names")
-    if html is not None and html.exists():
-        raise ReportError(f"{html} exists; name a file that does not, or remove it first")
+    check_new(html)
     if files:
         for name, given in (("--set", changes), ("--against", against)):
             if given:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from workbench.cli.new_file import check_new
 from workbench.cli.select import Size, SizeOption
-from workbench.errors import ReportError
 
 if TYPE_CHECKING:
     from workbench.levers import KernelLevers
@@ -76,8 +76,7 @@ def table(
     from workbench.levers.show import csv_rows, fact_table, write_csv
     from workbench.levers.table import lever_table
 
-    if csv is not None and csv.exists():
-        raise ReportError(f"{csv} exists; name a file that does not, or remove it first")
+    check_new(csv)
     found = find_kernel(kernel)
     problem, base = _base(found, scenario, size, changes)
     versions = triton.split(",") if triton else list(triton_versions())

@@ -138,6 +138,7 @@ def _static(
 ) -> None:
     from workbench.cli.bench import new_record_file
     from workbench.compiler import find_target, installed_triton_version
+    from workbench.compiler.versions import find_triton
     from workbench.device import load_device
     from workbench.records import write_records
     from workbench.tune.progress import SweepProgress
@@ -145,6 +146,7 @@ def _static(
     from workbench.tune.table import static_table, tally
 
     version = triton or installed_triton_version()
+    find_triton(version)
     plan = plan_for(load_device(find_target(target).device), version, target)
     path = new_record_file(
         None if folder is None else folder / f"static-{target}-{version}.parquet", f"static-{target}"

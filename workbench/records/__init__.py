@@ -1,7 +1,7 @@
 """One result = one typed record; records are stored as Parquet and never overwritten."""
 
 from workbench.records.frame import to_frame
-from workbench.records.parquet import SCHEMA_VERSION, read_records, write_records
+from workbench.records.parquet import SCHEMA_VERSION, check_new_file, read_records, write_records
 from workbench.records.record import (
     BACKENDS,
     EVIDENCE_KINDS,
@@ -21,6 +21,7 @@ __all__ = [
     "STATUSES",
     "Metric",
     "Record",
+    "check_new_file",
     "is_performance",
     "read_records",
     "stored_devices",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -73,19 +74,30 @@ def schema() -> pa.Schema:
     )
 
 
+def check_new_file(path: Path) -> None:
+    """RecordError unless a new record file can be made there, in folders that may be missing. Makes nothing."""
+    if path.exists():
+        raise RecordError(f"{path} exists and records are never overwritten; give a new file name")
+    there = next(folder for folder in path.absolute().parents if folder.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        why = "this user may not write" if there.is_dir() else "it is no folder"
+        raise RecordError(f"{path} cannot be written: {there}: {why}; give a file in another folder")
+
+
 def write_records(records: Iterable[Record], path: str | Path) -> Path:
-    """Write a new Parquet file. RecordError if the file exists: record files are append-only."""
+    """Write a new Parquet file. RecordError if it exists, as record files are append-only, or cannot be written."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     path = Path(path)
     table = pa.Table.from_pylist([_to_row(record) for record in records], schema=schema())
-    path.parent.mkdir(parents=True, exist_ok=True)
+    check_new_file(path)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("xb") as file:
             pq.write_table(table, file)
-    except FileExistsError:
-        raise RecordError(f"{path} exists and records are never overwritten; choose another file name") from None
+    except OSError as error:
+        raise RecordError(f"{path} cannot be written ({error.strerror or error}); choose another place") from error
     return path
 
 
