@@ -66,6 +66,8 @@ def test_steps_are_chosen_by_name_or_by_kind(tmp_path):
     }
     with pytest.raises(ParameterError, match="there is no step bnch"):
         choose(steps, ["bnch"], [])
+    with pytest.raises(ParameterError, match="leave no step"):
+        choose(steps, ["bench"], ["bench"])
 
 
 def test_a_profile_that_failed_is_tried_into_a_new_folder(tmp_path):

@@ -223,6 +223,7 @@ def test_spec_changes_are_typed():
     for pair, message in (
         ("num_warps", "write field=value"),
         ("num_warps=many", "must be an integer"),
+        ("num_warps=\N{SUPERSCRIPT FOUR}", "must be an integer"),
         ("lazy_rescale=2.5", "must be true or false"),
         ("block_q=16", "has no field 'block_q'"),
         ("grid=torus", "grid"),

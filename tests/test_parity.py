@@ -130,6 +130,8 @@ def test_baselines_are_chosen_by_name():
 def test_a_set_runs_in_processes_and_comes_back_in_order(tmp_path):
     scenarios = [scenario(DENSE, "first"), scenario(RAGGED, "second")]
     seen = []
+    with pytest.raises(ParameterError, match="lanes is empty"):
+        run_set([], [])
     records = run_set(
         scenarios, ("2d",), device="cpu", baselines=["none"], jobs=2, on_done=lambda *step: seen.append(step)
     )

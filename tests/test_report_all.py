@@ -182,7 +182,7 @@ def test_a_parameter_goes_to_every_notebook_that_has_it_and_must_be_known(tmp_pa
     for given, complaint in (
         ({"aa": "1"}, r"no notebook of this run has a parameter 'aa'; did you mean 'a'\? Their parameters: a, b"),
         ({"second.a": "1"}, "notebook second has no parameter 'second.a'"),
-        ({"third.a": "1"}, "no notebook of this run has a parameter 'third.a'"),
+        ({"third.a": "1"}, "'third.a' is for a notebook 'third', which is not in this run; in it are first, second"),
         ({"out_dir": "x"}, "no notebook of this run has a parameter 'out_dir'"),
         ({"b": "x"}, "(?s)first: b: expected int, got 'x'.*second: b: expected int"),
     ):

@@ -62,6 +62,7 @@ def test_values_are_converted_to_the_declared_type(name, given, value):
         ("causal", "maybe", "expected bool"),
         ("name", 7, "expected str"),
         ("seeds", "1,x", "expected int"),
+        ("scale", "nan", "expected float, got nan"),
     ],
 )
 def test_ill_typed_values_are_named(name, given, accepted):

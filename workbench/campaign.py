@@ -94,7 +94,10 @@ def plan_campaign(folder: Path) -> tuple[Step, ...]:
 
 
 def choose(steps: Sequence[Step], only: Sequence[str], skip: Sequence[str]) -> tuple[Step, ...]:
-    """The steps of these names, or of these first words; ParameterError for a name that no step has."""
+    """The steps of these names, or of these first words.
+
+    ParameterError for a name that no step has, and where nothing is left.
+    """
     known = {step.name for step in steps} | {step.name.split()[0] for step in steps}
     if unknown := [name for name in (*only, *skip) if name not in known]:
         raise ParameterError(f"there is no step {', '.join(unknown)}; choose of {', '.join(sorted(known))}")
@@ -102,7 +105,10 @@ def choose(steps: Sequence[Step], only: Sequence[str], skip: Sequence[str]) -> t
     def is_named(step: Step, names: Sequence[str]) -> bool:
         return step.name in names or step.name.split()[0] in names
 
-    return tuple(step for step in steps if (not only or is_named(step, only)) and not is_named(step, skip))
+    chosen = tuple(step for step in steps if (not only or is_named(step, only)) and not is_named(step, skip))
+    if not chosen:
+        raise ParameterError("there is nothing left to run: --only and --skip leave no step; drop one of them")
+    return chosen
 
 
 def run_campaign(

@@ -32,7 +32,7 @@ def read_value(name: str, text: str, hint: Any) -> Any:
         return None
     if bool in accepted and text.lower() in _WORDS:
         return _WORDS[text.lower()]
-    if int in accepted and text.removeprefix("-").isdigit():
+    if int in accepted and text.removeprefix("-").isdecimal():
         return int(text)
     if float in accepted and (number := _number(text)) is not None:
         return number

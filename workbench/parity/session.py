@@ -8,7 +8,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 
-from workbench.errors import ScenarioError
+from workbench.errors import ParameterError, ScenarioError
 from workbench.parity.baselines import choose_baselines
 from workbench.parity.harness import resolve_device, run_lanes
 from workbench.parity.recording import Session, lost_record
@@ -55,8 +55,11 @@ def run_set(
     """Records of every scenario in every lane, and of every baseline, in the scenarios' order.
 
     timing None means: if there is a GPU. jobs: processes for the interpreter, by default one per core; a GPU is used
-    from this process alone. on_done(done, total, name) is called at the start, and after each scenario.
+    from this process alone. on_done(done, total, name) is called at the start, and after each scenario. ParameterError
+    where `lanes` is empty.
     """
+    if not lanes:
+        raise ParameterError("lanes is empty, so nothing would run; give some of auto, 2d, 3d")
     chosen = resolve_device(device)
     choose_baselines(baselines)
     on_gpu = chosen.type == "cuda"

@@ -40,10 +40,10 @@ class Scalar(ParameterType):
 
     def convert(self, value: Any, from_text: bool = True) -> Any:
         if from_text and isinstance(value, str) and self.text != "str":
-            return self._parse(value)
+            value = self._parse(value)
         # bool is a subclass of int, but True is no block size.
         fits = isinstance(value, _CLASSES[self.text]) and (self.text == "bool" or not isinstance(value, bool))
-        if not fits:
+        if not fits or value != value:  # nothing can be done with NaN, and it equals not even itself
             raise self.refuse(value)
         return float(value) if self.text == "float" else value
 

@@ -100,12 +100,14 @@ def _distribute(
 
 def _nobody_takes(name: str, notebook: str, parameter: str, declared: Mapping[Path, Mapping[str, Parameter]]) -> str:
     """An error text for a parameter that no notebook of the run has."""
+    stems = [source.stem for source in declared]
+    if notebook and notebook not in stems:
+        return f"{name!r} is for a notebook {notebook!r}, which is not in this run; in it are {', '.join(stems)}"
     asked = [known for source, known in declared.items() if notebook in ("", source.stem)]
     names = sorted({each for known in asked for each in known} - {OUT_DIR})
     close = get_close_matches(parameter.lower(), names, n=1, cutoff=0.5)
     hint = f"; did you mean {close[0]!r}?" if close else "."
-    who = f"notebook {notebook}" if notebook and asked else "no notebook of this run"
-    verb = "has no" if notebook and asked else "has a"
+    who, verb = (f"notebook {notebook}", "has no") if notebook else ("no notebook of this run", "has a")
     return f"{who} {verb} parameter {name!r}{hint} Their parameters: {', '.join(names) or 'none'}"
 
 
