@@ -126,6 +126,11 @@ class TritonSpec(KernelSpec):
         return {knob: value for knob, value in values.items() if value is not None}
 
 
+def keys_of_tile(spec: KernelSpec) -> int | None:
+    """Keys of a KV tile: of one iteration of the hot loop. None where a spec has no tiles."""
+    return getattr(spec, "block_n", None) or getattr(spec, "tile_size", None)
+
+
 def check_tile(name: str, value: int, minimum: int, maximum: int) -> None:
     """Raise SpecError unless the extent is a power of two in minimum..maximum."""
     require(
@@ -206,7 +211,6 @@ class UnifiedSpec(TritonSpec):
             not self.fp8_native_qk or problem.q_dtype == problem.kv_dtype == "fp8_e4m3",
             f"fp8_native_qk needs q and the cache in fp8_e4m3, got {problem.q_dtype} and {problem.kv_dtype}",
         )
-
         require(
             not self.fp8_in_fp16 or (problem.kv_dtype == "fp8_e4m3" and problem.dtype == "bf16"),
             f"fp8_in_fp16 needs an fp8_e4m3 cache under bf16, got {problem.kv_dtype} under {problem.dtype}",

@@ -155,11 +155,6 @@ def _spelled(base: KernelSpec, changes: Mapping[str, str]) -> dict[str, str]:
     return {name: words.get(text.lower(), text) for name, text in changes.items() if name in known}
 
 
-def keys_of_tile(spec: KernelSpec) -> int | None:
-    """Keys of an iteration of the KV loop."""
-    return getattr(spec, "block_n", None) or getattr(spec, "tile_size", None)
-
-
 def planned_lds(plan: Plan) -> int | None:
     """LDS of a workgroup in bytes by the spec's own account; None where the compiler alone decides it."""
     spec, problem = plan.spec, plan.problem

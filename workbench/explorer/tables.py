@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-from workbench.explorer.plan import keys_of_tile, planned_lds
+from workbench.explorer.plan import planned_lds
 from workbench.explorer.problem_edits import spell_value
 from workbench.gfx950.limits import limits_of
 from workbench.gfx950.occupancy import Occupancy
@@ -13,6 +13,7 @@ from workbench.inspection.compare import beside
 from workbench.inspection.sections import Row, Section
 from workbench.levers.facts import FACTS
 from workbench.problem import DenseAttentionProblem
+from workbench.spec import keys_of_tile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -85,7 +85,7 @@ def flag_table(study: LeverStudy, kernel: str, figure: str = CYCLES) -> Table:
         "named": "specification", "flag": "field", "changes": "changes", "alone": "gain alone",
         "in_bundle": "gain in the bundle", "verdict": "so it", "evidence": "evidence",
     }  # fmt: skip
-    caption = f"Gains in {figure}, every block counted. Within 2 % of 1 a flag counts as neutral."
+    caption = f"Gains in {figure}, every block counted. Within {NEUTRAL:.0%} of 1 a flag counts as neutral."
     formats = {"changes": "text", "alone": ".3f", "in_bundle": ".3f"}
     return frame_table(flag_frame(study, kernel, (figure,)), columns, caption, formats)
 
@@ -216,7 +216,7 @@ def _verdicts(frame: pd.DataFrame) -> str:
         if verdict
     ]
     few = frame["verdict"].isin(["pays only in the bundle"]).sum()
-    neutral = (frame["alone"].sub(1).abs() <= 0.02).sum()
+    neutral = (frame["alone"].sub(1).abs() <= NEUTRAL).sum()
     return (
         f"Gain alone and in the bundle: {'; '.join(groups)} (modelled). The specification has most flags neutral alone "
         f"and paying together: {neutral} of {len(frame)} are neutral alone here, and {few} of those pay in the bundle."

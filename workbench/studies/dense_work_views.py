@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from workbench.parity.html_table import Table, plain
 from workbench.parity.plots import Picture
 from workbench.published import load_published
+from workbench.spec import keys_of_tile
 from workbench.studies.dense_levers import common_findings, observed_text, times_text
 from workbench.studies.dense_schedule import in_flight
 from workbench.studies.dense_work import COLD_START_TILES, same_loop, scores_computed, scores_needed
-from workbench.studies.lever_figures import WITH_CONFLICTS, keys_per_iteration
+from workbench.studies.lever_figures import WITH_CONFLICTS
 from workbench.studies.lever_views import EVIDENCE, spell_number
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def tile_plot(study: LeverStudy) -> Picture:
 
 def _tile_figure(study: LeverStudy, name: str, panel: str) -> float:
     spec = study.outcomes[name].variant.spec
-    keys = keys_per_iteration(spec) if spec else None
+    keys = keys_of_tile(spec) if spec else None
     for_64 = 64 / (keys or 64)
     if panel in ("MFMA to arrive in", "waits for copies"):
         (inspection,) = study.inspections([name])

@@ -232,9 +232,9 @@ def conclusion(cases: Sequence[Case], scenario: Scenario, sensitive: Sequence[Ca
     refused = [case.label for case in cases if "hkv_major" in case.refused]
     if refused:
         lines.append(
-            f"- On {', '.join(refused)} dispatch refuses `hkv_major`: too few work items per KV head for "
-            f"{_programs(cases)} programs. Fewer programs or fewer query rows per item would admit it; the what-ifs "
-            "show at which price."
+            f"- On {', '.join(refused)} dispatch refuses `hkv_major`: {_programs(cases)} programs would not share the "
+            "causal load of so few work items per KV head evenly. Fewer programs or fewer query rows per item would "
+            "admit it; the what-ifs show at which price."
         )
     beaten = [case.label for case in cases if _grid_beats_qb_major(case)]
     if beaten:

@@ -12,6 +12,7 @@ from workbench.gfx950.isa import classify
 from workbench.gfx950.votes import without_blocks
 from workbench.levers.emulated import conflicts_by_product
 from workbench.levers.facts import facts_of
+from workbench.spec import keys_of_tile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,7 +102,7 @@ def static_figures(variant: str, inspection: Inspection, spec: KernelSpec, head_
         line("instructions of an iteration", len(loop), "instructions"),
         line("waits", sum(classify(each).family == "wait" for each in loop), "instructions"),
     ]
-    if keys := keys_per_iteration(spec):
+    if keys := keys_of_tile(spec):
         found.append(line("instructions per 64 keys", 64 * len(loop) / keys, "instructions"))
     facts = facts_of(inspection, head_size)
     for key, (name, unit) in FROM_FACTS.items():
@@ -152,7 +153,7 @@ def _budget_figures(variant: str, budget: Budget, spec: KernelSpec, suffix: str,
 
     cycles = budget.least_cycles
     found = [line("cycles of an iteration", cycles, "cycles", budget.binding)]
-    if keys := keys_per_iteration(spec):
+    if keys := keys_of_tile(spec):
         found.append(line("cycles per 64 keys", 64 * cycles / keys, "cycles", budget.binding))
     if budget.mfma_efficiency is not None:
         found.append(line("MFMA efficiency, at most", budget.mfma_efficiency, "1", budget.obstacle()))
@@ -221,11 +222,6 @@ def published_figures(rows: Sequence[Published]) -> list[Figure]:
             of = f"{row.hardware}, {row.kernel}"
             found.append(Figure(config, row.metric, float(part), row.unit, "published", row.source, of))
     return found
-
-
-def keys_per_iteration(spec: KernelSpec) -> int | None:
-    """Keys of a tile of the spec."""
-    return getattr(spec, "block_n", None) or getattr(spec, "tile_size", None)
 
 
 def _count(inspection: Inspection, families: Sequence[str]) -> int:

@@ -20,7 +20,15 @@ from workbench.errors import SpecError, TuneError, UnsupportedError
 from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
 from workbench.records.parquet import spec_types
 from workbench.resources import data_path
-from workbench.spec import MIN_DOT_EXTENT, KernelSpec, TritonSpec, Unified2DSpec, Unified3DSpec, ceil_power_of_two
+from workbench.spec import (
+    MIN_DOT_EXTENT,
+    KernelSpec,
+    TritonSpec,
+    Unified2DSpec,
+    Unified3DSpec,
+    ceil_power_of_two,
+    keys_of_tile,
+)
 from workbench.spec_gfx950_unified import Gfx950Unified2DSpec
 
 if TYPE_CHECKING:
@@ -178,7 +186,7 @@ def _is_redundant(spec: KernelSpec, problem: Problem) -> bool:
         rows, keys, floor = problem.seqlen_q, problem.seqlen_kv, MIN_DOT_EXTENT
     else:
         rows, keys, floor = problem.max_query_len * problem.group_size, problem.max_kv_len, problem.group_size
-    tile = int(getattr(spec, "tile_size", 0) or getattr(spec, "block_n", 0))
+    tile = keys_of_tile(spec) or 0
     block_m = int(getattr(spec, "block_m", 0))
     too_high = block_m > max(MIN_DOT_EXTENT, ceil_power_of_two(max(1, rows)), ceil_power_of_two(floor))
     too_wide = tile > max(MIN_DOT_EXTENT, ceil_power_of_two(max(1, keys)))
