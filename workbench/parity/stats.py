@@ -20,11 +20,6 @@ class Ratio:
     low: float
     high: float
 
-    @property
-    def within_noise(self) -> bool:
-        """Whether the interval holds 1, so that no verdict is due."""
-        return self.low <= 1.0 <= self.high
-
 
 def paired_ratio(numerator: Sequence[float], denominator: Sequence[float], *, seed: int = 0) -> Ratio:
     """Median over rounds of numerator / denominator with a percentile bootstrap interval of 95 %.
