@@ -170,7 +170,7 @@ def _stack(axes: Any, labels: list[str], inspections: list[Inspection]) -> None:
     axes.plot(labels, least, "k_", markersize=24, markeredgewidth=2, label="least")
     axes.set_ylabel("cycles of one iteration (modelled)")
     axes.set_ylim(0, 1.45 * max([*base, 1]))  # room for the legend
-    axes.legend(loc="upper center", fontsize=6, ncols=2, frameon=False)
+    axes.legend(loc="upper center", fontsize=6, ncols=2, frameon=False, markerscale=0.4)
 
 
 def key_figure(points: Sequence[Point], lever: str, title: str) -> dict[str, Any]:
@@ -213,6 +213,8 @@ def conclusion(points: Sequence[Point], lever: str) -> str:
         )
     sentences.append(
         "- Only hardware can tell how much of this becomes time: latency hiding, clocks and cache behaviour are in no "
-        "figure here. On an MI355X, run the scenario with each value through `workbench report parity`."
+        "figure here. On an MI355X: `workbench bench SCENARIO "
+        + " ".join(f"--spec {lever}={value}" for value, _ in rows)
+        + "`."
     )
     return "\n".join(sentences)

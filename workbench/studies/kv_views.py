@@ -232,7 +232,7 @@ def conclusion(walk: TileWalk, probabilities: Array) -> str:
             "by the bank model).",
             "- Only hardware can tell how many cycles the loads take and whether that distance hides them, how far "
             "MFMA and vector instructions of the waves on one SIMD overlap, and at which clock. On an MI355X: "
-            "`workbench report parity`, and a thread trace of this loop.",
+            "`workbench bench`, and a thread trace of this loop.",
         ]
     )
 
