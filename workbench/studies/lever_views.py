@@ -107,6 +107,8 @@ def _caption(study: LeverStudy, everything: bool) -> str:
     told += [f"No times: {why}" for why in untimed]
     told += [f"{name}: {outcome.message}" for name, outcome in study.outcomes.items() if outcome.message]
     told += [] if everything else ["Figures that all variants share are left out"]
+    if any(line.figure.endswith(WITH_CONFLICTS) for line in lines):
+        told.append("Those with emulated LDS conflicts skip voted-away blocks")
     return ". ".join(told) + "."
 
 
