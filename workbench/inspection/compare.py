@@ -58,7 +58,7 @@ class Comparison:
         return write_page(text, path) if path else text
 
     def _legend(self) -> str:
-        return f"A: {self.before.title}   B: {self.after.title}"
+        return f"A: {self.before.title}\nB: {self.after.title}"
 
     def _sides(self) -> tuple[tuple[str, Inspection], ...]:
         return ("A", self.before), ("B", self.after)
