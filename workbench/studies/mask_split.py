@@ -1,6 +1,6 @@
 """The mask split: whole tiles in a loop of their own, without masks, and a masked loop for the rest.
 
-Evidence: tiles of a problem modelled; instructions, registers and code static; cycles modelled; instructions of a
+Evidence: tiles of a problem, instructions, registers and code static; cycles modelled; instructions of a
 launch and its errors emulated; times measured.
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.studies.lever_figures import certain_faults
 from workbench.studies.lever_study import emulate_checked, spec_variants, study_variants
-from workbench.studies.unified_levers import base_spec, paged, small_paged
+from workbench.studies.unified_levers import base_spec, block_positions, paged, small_paged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,7 +35,7 @@ INSTRUCTION_CACHE = 64 * 1024
 
 @dataclass(frozen=True)
 class Tiles:
-    """KV tiles that the workgroups of a launch walk. Modelled."""
+    """KV tiles that the workgroups of a launch walk, counted from its lengths. Static."""
 
     blocks: int
     """Workgroups that have rows, of all KV heads."""
@@ -55,27 +55,19 @@ class Tiles:
 
 def count_tiles(problem: UnifiedAttentionProblem, block_m: int, tile: int) -> Tiles:
     """What the split gives to each loop, by the bounds that the kernels compute for a query block."""
-    positions = block_m // problem.group_size
+    window = problem.sliding_window or problem.max_kv_len
     blocks = whole = total = 0
-    for queries, keys in problem.seq_lens:
-        for start in range(0, queries, positions):
-            first = keys - queries + start
-            last = first + min(positions, queries - start) - 1
-            window = problem.sliding_window
-            low = 0 if window is None else max(first + 1 - window, 0)
-            full_low = 0 if window is None else max(last + 1 - window, 0)
-            tile_low, tile_high = low // tile, -(-max(last + 1, 0) // tile)
-            whole_low = min(max(-(-full_low // tile), tile_low), tile_high)
-            whole_high = min(max(first + 1, 0) // tile, tile_high)
-            blocks += 1
-            whole += max(whole_high - whole_low, 0)
-            total += tile_high - tile_low
+    for first, last in block_positions(problem, block_m):
+        low, full_low = max(first + 1 - window, 0), max(last + 1 - window, 0)
+        blocks += 1
+        whole += max((first + 1) // tile - -(-full_low // tile), 0)
+        total += -(-(last + 1) // tile) - low // tile
     heads = problem.num_kv_heads
     return Tiles(heads * blocks, heads * whole, heads * (total - whole))
 
 
 def tile_frame(scenarios: Iterable[Scenario]) -> pd.DataFrame:
-    """A line per scenario that the Gluon kernel serves on an MI355X, by the spec that dispatch picks. Modelled."""
+    """A line per scenario that the Gluon kernel serves on an MI355X, by the spec that dispatch picks. Static."""
     import pandas as pd
 
     rows = []
@@ -96,7 +88,7 @@ def tile_frame(scenarios: Iterable[Scenario]) -> pd.DataFrame:
                 "whole": tiles.whole,
                 "masked": tiles.masked,
                 "share": tiles.share,
-                "evidence": "modelled",
+                "evidence": "static",
             }
         )
     return pd.DataFrame(rows)

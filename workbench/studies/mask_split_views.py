@@ -27,7 +27,7 @@ _LINES = {"instructions": ("--", "instructions"), "cycles": ("-", "cycles")}
 
 
 def tile_table(frame: pd.DataFrame) -> Table:
-    """What the split gives to each loop, a line per scenario. Modelled."""
+    """What the split gives to each loop, a line per scenario. Static."""
     columns = {
         "scenario": "scenario", "family": "kernel", "rows": "rows", "per_block": "tiles a workgroup",
         "whole": "whole tiles", "masked": "masked tiles", "share": "whole", "evidence": "evidence",
@@ -133,7 +133,7 @@ def time_table(frame: pd.DataFrame) -> Table:
     formats = {"share": ".0%", "per_block": ".0f", "status": "text"} | dict.fromkeys(("one", "split"), ".1f")
     formats |= dict.fromkeys(("ratio", "low", "high"), ".3f")
     caption = (
-        "Dispatch's kernel for this GPU. Tiles are counted (modelled), times measured. From and to: the 95 % interval "
+        "Dispatch's kernel for this GPU. Tiles are counted (static), times measured. From and to: the 95 % interval "
         "of the ratio of paired rounds."
     )
     return frame_table(frame, columns, caption, formats, empty="PyTorch sees no GPU here: no time was measured.")

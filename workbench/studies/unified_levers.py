@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from workbench.dispatch.grid import block_q
 from workbench.errors import ParameterError
 from workbench.levers.registry import find_kernel
 from workbench.levers.table import base_of
@@ -41,6 +42,17 @@ def small_paged(problem: UnifiedAttentionProblem | DenseAttentionProblem, querie
     return problem.with_changes(
         seq_lens=((queries, keys),), num_query_heads=problem.group_size, num_kv_heads=1, num_blocks=None
     )
+
+
+def block_positions(problem: UnifiedAttentionProblem, block_m: int) -> Iterator[tuple[int, int]]:
+    """First and last position, context counted, of the rows of each query block of one KV head.
+
+    A row at position p sees the keys up to p; under a window of W those from p + 1 - W on.
+    """
+    positions = block_q(problem, block_m)
+    for query_len, kv_len in problem.seq_lens:
+        for first in range(kv_len - query_len, kv_len, positions):
+            yield first, min(first + positions, kv_len) - 1
 
 
 def base_spec(kernel: str, problem: UnifiedAttentionProblem) -> KernelSpec:

@@ -5,8 +5,8 @@ A query block of Q positions from position p on, after a context of c keys, sees
     max(c + p + 1 - W, 0) .. c + p + Q - 1
 
 and visits the tiles that hold them; a kernel that only masked would visit those from key 0 on. The emulator counts what
-a launch executes before its loop over the tiles, in it and behind it. Tiles and keys of a problem are modelled (counted
-from its lengths); instructions and cache lines are emulated.
+a launch executes before its loop over the tiles, in it and behind it. Tiles and keys of a problem are static (counted
+from its lengths), the rounds of a grid modelled; instructions and cache lines are emulated.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from workbench.dispatch.grid import block_q, grid_2d
+from workbench.dispatch.grid import grid_2d
 from workbench.errors import ParameterError
 from workbench.gfx950.cfg import control_flow
 from workbench.gfx950.isa import classify, mix_of
 from workbench.studies.lever_study import LeverStudy, Variant, spec_variants, study_variants
-from workbench.studies.unified_levers import base_spec, paged
+from workbench.studies.unified_levers import base_spec, block_positions, paged
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,29 +57,25 @@ class Walk:
 
 def tile_walk(problem: UnifiedAttentionProblem, rows: int, tile: int) -> Walk:
     """Count tiles of `tile` keys over query blocks of `rows` rows; without a window nothing is pruned."""
-    positions = block_q(problem, rows)
     window = problem.sliding_window or problem.max_kv_len
     blocks = tiles = unpruned = keys = scores = 0
-    for query_len, kv_len in problem.seq_lens:
-        context = kv_len - query_len
-        for first in range(0, query_len, positions):
-            last = min(first + positions, query_len) - 1
-            low, high = max(context + first + 1 - window, 0), context + last + 1
-            blocks += 1
-            tiles += -(-high // tile) - low // tile
-            unpruned += -(-high // tile)
-            keys += high - low
-            scores += sum(min(context + each + 1, window) for each in range(first, last + 1))
+    for first, last in block_positions(problem, rows):
+        low, high = max(first + 1 - window, 0), last + 1
+        blocks += 1
+        tiles += -(-high // tile) - low // tile
+        unpruned += -(-high // tile)
+        keys += high - low
+        scores += sum(min(each + 1, window) for each in range(first, last + 1))
     return Walk(blocks, tiles, unpruned, keys, scores * problem.group_size)
 
 
 def tile_frame(
     problem: UnifiedAttentionProblem, device: Device, resident: Mapping[tuple[int, int], int]
 ) -> pd.DataFrame:
-    """A line per geometry: workgroups, tiles visited and pruned, scores used, K and V. Modelled.
+    """A line per geometry: workgroups, tiles visited and pruned, scores used, K and V. Static.
 
     resident: (waves of a workgroup, keys of a tile) -> workgroups that a compute unit holds, from which the rounds of
-    the grid follow. `copied` is over each key that some row sees, once a sequence.
+    the grid follow (modelled). `copied` is over each key that some row sees, once a sequence.
     """
     import pandas as pd
 
@@ -100,7 +96,7 @@ def tile_frame(
                 "used": walk.scores / (rows * tile * walk.tiles),
                 "copied": walk.keys / least,
                 "rounds": grid / (held * device.compute_units),
-                "evidence": "modelled",
+                "evidence": "static; rounds modelled",
             }
         )
     return pd.DataFrame(found)

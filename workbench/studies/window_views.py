@@ -77,7 +77,7 @@ def code_table(frame: pd.DataFrame, studies: Sequence[LeverStudy]) -> Table:
 
 
 def tile_table(frame: pd.DataFrame, title: str) -> Table:
-    """A line per geometry: workgroups, tiles visited and pruned, scores used. Modelled."""
+    """A line per geometry: workgroups, tiles visited and pruned, scores used. Static, rounds modelled."""
     columns = {
         "waves": "waves", "tile": "tile", "workgroups": "workgroups", "empty": "without rows",
         "tiles": "tiles of a block", "unpruned": "from key 0", "pruned": "pruned", "used": "scores used",
@@ -131,7 +131,7 @@ def published_beside(tiles: pd.DataFrame, parts: pd.DataFrame, rows: Sequence[Pu
     by = tiles.drop_duplicates("waves").set_index("waves")["workgroups"]
     preludes = [waves * row_of(parts, name).prelude for name, waves in ((FOUR, 4), (TWO, 2))]
     ours = {
-        "workgroups": (by[2] / by[4], "modelled"),
+        "workgroups": (by[2] / by[4], "static"),
         "prelude of a workgroup": (preludes[1] / preludes[0], "emulated"),
     }
     found = [
@@ -170,20 +170,20 @@ def conclusion(
     }
     lines = [
         f"- Pruning leaves {four_t.tiles:.2f} of {four_t.unpruned:.1f} tiles of a query block: {four_t.pruned:.0%} go "
-        f"(modelled). The emulator counts {every.instructions / base.instructions:.2f} times the instructions with the "
+        f"(static). The emulator counts {every.instructions / base.instructions:.2f} times the instructions with the "
         f"same masks and nothing pruned, on 512 keys (emulated); the rest grows with the context.",
         f"- Then {base.around:.0%} of a wave's instructions stand around the loop, against {every.around:.0%} "
         f"unpruned, {base.prelude:.0f} before it and {base.behind:.0f} behind (emulated). "
         + ("So the prelude dominates, as published." if base.around > 0.5 else "The prelude does not dominate here.")
         + f" The search for the sequence takes {base.search:.0f} of them among 16 sequences.",
         f"- Two waves in place of four: {two_t.workgroups / four_t.workgroups:.2f} times the workgroups, "
-        f"{two_t.copied / four_t.copied:.2f} times the keys copied (modelled), "
+        f"{two_t.copied / four_t.copied:.2f} times the keys copied (static), "
         f"{asked[two.variant].requests / asked[base.variant].requests:.2f} times the cache lines read, of "
         f"{asked[two.variant].lines / asked[base.variant].lines:.2f} times as many different ones, "
         f"{two.instructions / base.instructions:.3f} times the instructions (emulated). {_work(base, two)}",
         f"- The grid fills {four_t.rounds:.2f} rounds of all compute units with four waves and {two_t.rounds:.2f} with "
-        f"two, of which workgroups without rows are {four_t.empty / four_t.workgroups:.0%} and "
-        f"{two_t.empty / two_t.workgroups:.0%} (modelled).",
+        f"two (modelled), of which workgroups without rows are {four_t.empty / four_t.workgroups:.0%} and "
+        f"{two_t.empty / two_t.workgroups:.0%} (static).",
         f"- {_tile(parts, by)}",
         f"- {_portable(plain)}",
         f"- {_fp8(fp8)}",
@@ -230,7 +230,7 @@ def _tile(parts: pd.DataFrame, by: dict[tuple[int, int], Any]) -> str:
         return "The tile was not varied."
     return (
         f"A tile of 32 keys uses {by[2, 32].used:.0%} of the scores that it computes instead of {by[2, 64].used:.0%} "
-        f"(modelled), and takes {small.instructions / wide.instructions:.2f} times the instructions (emulated): "
+        f"(static), and takes {small.instructions / wide.instructions:.2f} times the instructions (emulated): "
         f"{small.tile:.0f} for a pass of 32 keys, {wide.tile:.0f} for one of 64."
     )
 
