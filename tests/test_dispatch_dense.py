@@ -1,5 +1,6 @@
 """The dispatcher's dense specs: kernel, geometry, grid, and the order of a persistent grid's work."""
 
+import numpy as np
 import pytest
 
 from workbench.device import list_devices, load_device
@@ -10,7 +11,9 @@ from workbench.dispatch import (
     select_work_order,
 )
 from workbench.dispatch.geometry import Geometry, estimate_lds_bytes
+from workbench.dispatch.work_order import EVEN_LOAD, is_even_by_head, kv_heads_of_an_l2
 from workbench.errors import SpecError
+from workbench.model.dense_order import decode_items, key_ranges
 from workbench.problem import DenseAttentionProblem
 from workbench.scenarios import load_all
 from workbench.spec import DenseSpec
@@ -26,8 +29,7 @@ def dense(batch=1, heads=(16, 2), seqlen=4096, **changes):
         num_query_heads=heads[0],
         num_kv_heads=heads[1],
         seqlen_q=seqlen,
-        seqlen_kv=seqlen,
-        **{"head_size": 128} | changes,
+        **{"head_size": 128, "seqlen_kv": seqlen} | changes,
     )
 
 
@@ -160,3 +162,19 @@ def test_an_explicit_order_is_kept_or_refused():
     with pytest.raises(SpecError, match=r"= 32, under 2 x 64 programs; use 'auto' or 'qb_major'"):
         resolve_persist_decode(dense(heads=(8, 8), seqlen=8192), explicit, 64)
     assert resolve_persist_decode(dense(heads=(8, 8), seqlen=8192, causal=False), explicit, 17)[0] == "hkv_major"
+
+
+@pytest.mark.parametrize("changes", [{}, {"sliding_window": 300}, {"causal": False}, {"alignment": "top_left"}])
+@pytest.mark.parametrize("heads", [(8, 8), (16, 4)])
+def test_dispatch_counts_work_items_as_the_model_hands_them_out(heads, changes):
+    problem, spec = dense(batch=3, heads=heads, seqlen=2000, seqlen_kv=1900, **changes), DenseSpec(block_m=256)
+    for order in ("qb_major", "hkv_major"):
+        items = decode_items(order, 8, heads[0], 3, problem.group_size)
+        for programs in (17, 64, 100):
+            met = {(items.head[item] // problem.group_size, items.batch[item]) for item in range(0, programs, 8)}
+            assert kv_heads_of_an_l2(problem, order, 8, programs, 8) == len(met)
+    low, high = key_ranges(problem, 256)
+    for programs in (8, 17, 24, 64):
+        keys = (high - low)[items.qblock]
+        loads = np.bincount(np.arange(len(keys)) % programs, keys)
+        assert is_even_by_head(problem, spec, programs) == (loads.max() <= EVEN_LOAD * loads.mean())
