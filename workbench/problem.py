@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from workbench.errors import ProblemError
+from workbench.field_types import check_field_types
 
 Dtype = Literal["fp16", "bf16", "fp32", "fp8_e4m3"]
 CausalAlignment = Literal["bottom_right", "top_left"]
@@ -46,6 +47,13 @@ def _check_heads(num_query_heads: int, num_kv_heads: int, head_size: int) -> Non
         f"num_query_heads must be a multiple of num_kv_heads, got {num_query_heads} and {num_kv_heads}",
     )
     _require(head_size <= MAX_HEAD_SIZE, f"head_size must be at most {MAX_HEAD_SIZE}, got {head_size}")
+
+
+def _check_scale(value: float | None) -> None:
+    _require(
+        value is not None and 0.0 < value < math.inf,
+        f"softmax_scale must be a finite number greater than 0, got {value!r}",
+    )
 
 
 def _check_dtype(name: str, value: str | None, accepted: tuple[str, ...]) -> None:
@@ -85,6 +93,7 @@ class UnifiedAttentionProblem:
     """Blocks in the cache; None means just enough for the sequences."""
 
     def __post_init__(self) -> None:
+        check_field_types(self, ProblemError, (bool, float))
         _check_heads(self.num_query_heads, self.num_kv_heads, self.head_size)
         _require(
             self.block_size in BLOCK_SIZES,
@@ -98,6 +107,7 @@ class UnifiedAttentionProblem:
         self._check_seq_lens()
         if self.softmax_scale is None:
             object.__setattr__(self, "softmax_scale", self.head_size**-0.5)
+        _check_scale(self.softmax_scale)
         _require(
             0.0 <= self.softcap < math.inf, f"softcap must be finite and >= 0 (0 turns it off), got {self.softcap!r}"
         )
@@ -196,6 +206,7 @@ class DenseAttentionProblem:
     use_sinks: bool = False
 
     def __post_init__(self) -> None:
+        check_field_types(self, ProblemError, (bool, float))
         _check_int("batch", self.batch, 1)
         _check_heads(self.num_query_heads, self.num_kv_heads, self.head_size)
         _check_int("seqlen_q", self.seqlen_q, 0)
@@ -207,6 +218,7 @@ class DenseAttentionProblem:
         )
         if self.softmax_scale is None:
             object.__setattr__(self, "softmax_scale", self.head_size**-0.5)
+        _check_scale(self.softmax_scale)
         if self.sliding_window is not None:
             _check_int("sliding_window", self.sliding_window, 1)
             _require(self.causal, "sliding_window needs causal=True")

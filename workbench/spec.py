@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self, get_args
 
 from workbench.errors import SpecError
+from workbench.field_types import check_field_types
 from workbench.problem import UnifiedAttentionProblem
 
 PersistDecode = Literal["qb_major", "hkv_major", "gqa_pair", "gqa_pair_2phase", "auto"]
@@ -47,6 +48,7 @@ class KernelSpec:
     """AMD: waves per SIMD the register allocator aims at; 0 leaves it to the compiler."""
 
     def __post_init__(self) -> None:
+        check_field_types(self, SpecError, (bool, int))
         require(0 <= self.waves_per_eu <= 8, f"waves_per_eu must be 0..8, got {self.waves_per_eu}")
 
     def compiler_options(self, vendor: str) -> dict[str, Any]:
@@ -238,7 +240,7 @@ class Unified3DSpec(UnifiedSpec):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_tile("num_segments", self.num_segments, 1, 256)
-        require(is_power_of_two(self.reduce_num_warps), "reduce_num_warps must be a power of two")
+        check_tile("reduce_num_warps", self.reduce_num_warps, 1, 16)
 
 
 @dataclass(frozen=True, kw_only=True)
