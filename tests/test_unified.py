@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from workbench.attention import run_unified, unified_attention
 from workbench.dtypes import torch_dtype
-from workbench.errors import BackendUnavailable, ProblemError, SpecError, TensorError, UnsupportedError
+from workbench.errors import BackendUnavailable, DeviceError, ProblemError, SpecError, TensorError, UnsupportedError
 from workbench.inputs import make_unified_inputs
 from workbench.poison import poisoned_output
 from workbench.problem import UnifiedAttentionProblem
@@ -329,10 +329,30 @@ BAD_CALLS = {
         TensorError,
         "no more than the 19 query tokens, got 0 and 20",
     ),
+    "no tensor at all": ({"q": None}, TensorError, "q must be a torch.Tensor, got NoneType"),
+    "length as a word": ({"max_seqlen_q": "3"}, TensorError, "max_seqlen_q must be an integer, got '3'"),
+    "window as a number": ({"window_size": 5}, TensorError, "window_size must be two integers"),
+    "softcap as a word": ({"softcap": "big"}, TensorError, "softcap must be a number, got 'big'"),
+    "block outside the cache": (
+        {"block_table": torch.full((5, 7), 99, dtype=torch.int32)},
+        TensorError,
+        r"block_table\[0, 0\] is 99, but the cache has blocks 0 to",
+    ),
+    "device by name": ({"device": "mi355x"}, DeviceError, r"got 'mi355x'; write load_device"),
     "lane": ({"lane": "4d"}, SpecError, "auto, 2d, 3d"),
     "lane against spec": ({"lane": "2d", "spec": SPECS["3d"]}, SpecError, "contradict"),
     "backend": ({"backend": "tpu"}, BackendUnavailable, "tpu"),
 }
+
+
+def test_blocks_that_a_window_hides_and_an_expanded_output(device):
+    """Entries before the window may be anything; rows of an output that share memory would overwrite each other."""
+    windowed = problem(sliding_window=9)
+    inputs = make_unified_inputs(windowed, device=device)
+    inputs.block_table[4, 0] = -1
+    check(windowed, SPECS["2d"], device, inputs=inputs)
+    with pytest.raises(TensorError, match="out must not be expanded"):
+        run_unified(windowed, inputs, out=torch.empty_like(inputs.q[:1]).expand(inputs.q.shape))
 
 
 @pytest.mark.parametrize("name", BAD_CALLS)

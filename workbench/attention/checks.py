@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,6 +15,13 @@ if TYPE_CHECKING:
 
 FP8 = "fp8_e4m3"
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def device_of_tensor(name: str, tensor: object) -> torch.device:
+    """Its device; TensorError for what is no tensor."""
+    if not isinstance(tensor, torch.Tensor):
+        raise TensorError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
+    return tensor.device
 
 
 def check_tensor(
@@ -62,6 +70,8 @@ def check_out(name: str, out: torch.Tensor | None, q: torch.Tensor, dtype: torch
         return torch.empty(q.shape, dtype=dtype, device=q.device)
     check_tensor(name, out, tuple(q.shape), (dtype,), q.device)
     check_unit_stride(name, out)
+    if any(extent > 1 and stride == 0 for extent, stride in zip(out.shape, out.stride(), strict=True)):
+        raise TensorError(f"{name} must not be expanded: its rows lie in the same memory; use .contiguous()")
     return out
 
 
@@ -74,7 +84,7 @@ def scale_tensor(
     if operand != FP8:
         raise TensorError(f"{name} is for fp8 tensors, but the operand is {operand}; leave it None")
     if not isinstance(scale, torch.Tensor):
-        return torch.full((), float(scale), dtype=torch.float32, device=tensor.device)
+        return torch.full((), as_number(name, scale), dtype=torch.float32, device=tensor.device)
     one_value = scale.numel() == 1 or all(stride == 0 for stride in scale.stride())
     if not one_value:
         raise TensorError(f"{name} must be one value for the whole tensor, got shape {list(scale.shape)}")
@@ -83,10 +93,26 @@ def scale_tensor(
 
 def check_scale_factor(name: str, value: float) -> float:
     """A finite factor greater than zero."""
-    number = float(value)
+    number = as_number(name, value)
     if not 0.0 < number < float("inf"):
         raise TensorError(f"{name} must be a finite number greater than 0, got {value!r}")
     return number
+
+
+def as_number(name: str, value: object) -> float:
+    """The value as a float; TensorError for what is no number."""
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise TensorError(f"{name} must be a number, got {value!r}") from None
+
+
+def as_length(name: str, value: object) -> int:
+    """The value as an int; TensorError for what is none."""
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise TensorError(f"{name} must be an integer, got {value!r}") from None
 
 
 def span_bytes(tensor: torch.Tensor) -> int:

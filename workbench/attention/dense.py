@@ -15,6 +15,7 @@ from workbench.attention.checks import (
     check_scale_factor,
     check_tensor,
     check_unit_stride,
+    device_of_tensor,
     operand_dtype,
 )
 from workbench.attention.gluon_limits import dense_obstacle, tensor_map_obstacle
@@ -229,10 +230,10 @@ def checked_dense_call(
 
 def _check_operands(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, packed: bool) -> None:
     if packed:
-        check_tensor("q", q, (None, None, None), FLOATS, q.device)
+        check_tensor("q", q, (None, None, None), FLOATS, device_of_tensor("q", q))
         check_tensor("k", k, (None, None, q.shape[2]), (q.dtype,), q.device)
     else:
-        check_tensor("q", q, (None, None, None, None), FLOATS, q.device)
+        check_tensor("q", q, (None, None, None, None), FLOATS, device_of_tensor("q", q))
         check_tensor("k", k, (q.shape[0], None, None, q.shape[3]), (q.dtype,), q.device)
     check_tensor("v", v, tuple(k.shape), (q.dtype,), q.device)
     for name, tensor in (("q", q), ("k", k), ("v", v)):

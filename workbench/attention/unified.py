@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,14 @@ from workbench.attention.backends import AttentionResult, device_for, execute, r
 from workbench.attention.checks import (
     FLOATS,
     FP8,
+    as_length,
+    as_number,
     check_contiguous,
     check_out,
     check_scale_factor,
     check_tensor,
     check_unit_stride,
+    device_of_tensor,
     operand_dtype,
     scale_tensor,
     span_bytes,
@@ -256,7 +260,7 @@ def checked_call(
 ) -> UnifiedCall:
     """Check every argument of unified_attention and gather them; raises TensorError."""
     operands = (torch.float8_e4m3fn, *FLOATS)
-    check_tensor("q", q, (None, None, None), operands, q.device)
+    check_tensor("q", q, (None, None, None), operands, device_of_tensor("q", q))
     check_tensor("k", k, (None, None, None, q.shape[2]), operands, q.device)
     check_tensor("v", v, tuple(k.shape), (k.dtype,), q.device)
     for name, tensor in (("q", q), ("k", k), ("v", v)):
@@ -272,8 +276,12 @@ def checked_call(
     check_contiguous("seqused_k", seqused_k)
     check_contiguous("cu_seqlens_q", cu_seqlens_q)
     check_unit_stride("block_table", block_table)
+    max_seqlen_q, max_seqlen_k = as_length("max_seqlen_q", max_seqlen_q), as_length("max_seqlen_k", max_seqlen_k)
+    sliding_window = _sliding_window(window_size)
     _check_vectors(q, alibi_slopes, qq_bias, sinks, max_seqlen_q)
     _check_lengths(q, k, cu_seqlens_q, seqused_k, block_table, max_seqlen_q, max_seqlen_k)
+    if q.device.type == "cpu":
+        _check_block_ids(k, cu_seqlens_q, seqused_k, block_table, sliding_window)
     out = check_out("out", out, q, TORCH_DTYPES[compute])
     _check_offsets(q, out, qq_bias, min(max_seqlen_q, q.shape[0]))
     return UnifiedCall(
@@ -289,8 +297,8 @@ def checked_call(
         softmax_scale=check_scale_factor(
             "softmax_scale", max(q.shape[2], 1) ** -0.5 if softmax_scale is None else softmax_scale
         ),
-        softcap=float(softcap or 0.0),
-        sliding_window=_sliding_window(window_size),
+        softcap=as_number("softcap", softcap or 0.0),
+        sliding_window=sliding_window,
         compute_dtype=compute,
         alibi_slopes=alibi_slopes,
         qq_bias=qq_bias,
@@ -381,6 +389,29 @@ def _check_lengths(
         raise TensorError(f"max_seqlen_q must be at least 1 for {q.shape[0]} query tokens, got {max_query_len}")
 
 
+def _check_block_ids(
+    k: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    seqused_k: torch.Tensor,
+    block_table: torch.Tensor,
+    sliding_window: int | None,
+) -> None:
+    """The blocks that are read lie in the cache; what stands beside them in the table may be anything."""
+    lens, queries = seqused_k.long(), (cu_seqlens_q[1:] - cu_seqlens_q[:-1]).long()
+    first_key = torch.zeros_like(lens)
+    if sliding_window is not None:
+        first_key = (lens - queries + 1 - sliding_window).clamp(min=0)
+    keys = torch.arange(block_table.shape[1]) * k.shape[1]
+    is_read = (keys + k.shape[1] > first_key[:, None]) & (keys < lens[:, None]) & (queries > 0)[:, None]
+    outside = is_read & ((block_table < 0) | (block_table >= k.shape[0]))
+    if bool(outside.any()):
+        sequence, entry = (int(index) for index in outside.nonzero()[0])
+        raise TensorError(
+            f"block_table[{sequence}, {entry}] is {int(block_table[sequence, entry])}, but the cache has blocks 0 to "
+            f"{k.shape[0] - 1}"
+        )
+
+
 def _check_offsets(q: torch.Tensor, out: torch.Tensor, qq_bias: torch.Tensor | None, longest: int) -> None:
     """The kernels reach a row from its sequence's first one in 32 bits."""
     for name, tensor in (("q", q), ("out", out), ("qq_bias", qq_bias)):
@@ -392,7 +423,12 @@ def _check_offsets(q: torch.Tensor, out: torch.Tensor, qq_bias: torch.Tensor | N
 
 
 def _sliding_window(window_size: tuple[int, int]) -> int | None:
-    left, right = window_size
+    try:
+        left, right = map(operator.index, window_size)
+    except (TypeError, ValueError):
+        raise TensorError(
+            f"window_size must be two integers: (-1, -1), or (left, 0) with left >= 0; got {window_size!r}"
+        ) from None
     if (left, right) == (-1, -1):
         return None
     if left < 0 or right > 0:

@@ -16,16 +16,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from workbench.device import Device
 from workbench.environment import triton_version
-from workbench.errors import SpecError, TuneError, WorkbenchError
+from workbench.errors import DeviceError, SpecError, TuneError, WorkbenchError
 from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
 from workbench.resources import data_path
 from workbench.spec import DenseGeometry, KernelSpec, ceil_power_of_two
-
-if TYPE_CHECKING:
-    from workbench.device import Device
 
 Problem = UnifiedAttentionProblem | DenseAttentionProblem
 LANES = ("2d", "3d", "dense")
@@ -68,7 +66,9 @@ Tuned = bool | TunedTable
 
 
 def find_entry(problem: Problem, device: Device | None, tuned: Tuned) -> TunedEntry | None:
-    """The entry that applies, if any."""
+    """The entry that applies, if any. DeviceError for what is no description of a device, such as its name."""
+    if device is not None and not isinstance(device, Device):
+        raise DeviceError(f"device must be a workbench.device.Device, got {device!r}; write load_device('mi355x')")
     if device is None or tuned is False:
         return None
     table = installed_table(device.name) if tuned is True else tuned
