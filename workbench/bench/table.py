@@ -101,8 +101,8 @@ def ratio_text(ratio: Ratio | None) -> str:
 
 
 _COMPARE_CAPTION = (
-    "Ratio: A's time over B's; above 1 B is faster. The interval is bootstrapped over the rounds of both, which were "
-    "not taken side by side, so a change of clock is part of it."
+    "Ratio: A's time over B's; above 1 B is faster. The interval is bootstrapped over the rounds of both; unless they "
+    "are of one session, a change of clock between the two is part of the ratio."
 )
 
 

@@ -1,7 +1,8 @@
 """Two sides, answered in the background: what is quick at once, the compiler next, emulator and clock after it.
 
-The latest change wins: what an older one asked for is not shown any more, and a slow job of it is stopped. Idle time
-goes into compiling the neighbours of what was changed last, so that the next flip finds its kernel in the cache.
+The latest change wins: what an older one asked for is not shown any more, and its emulation is stopped. Times that are
+under way go on, since they may be of both sides. Idle time goes into compiling the neighbours of what was changed last,
+so that the next flip finds its kernel in the cache.
 """
 
 from __future__ import annotations
