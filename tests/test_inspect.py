@@ -219,6 +219,7 @@ def test_spec_changes_are_typed():
     )
     assert (spec.num_warps, spec.lazy_rescale, spec.async_copy, spec.schedule_hint) == (8, True, False, "attention")
     assert change_spec(spec, ["async_copy=none"]).async_copy is None
+    assert change_spec(spec, ["num_warps=8,num_stages=1"]) == spec.with_changes(num_warps=8, num_stages=1)
     assert change_spec(DenseSpec(), ["grid=default", "num_persistent=304"]).num_persistent == 304
     for pair, message in (
         ("num_warps", "write field=value"),

@@ -136,6 +136,9 @@ def test_winners_are_not_replaced_by_accident(plan, tmp_path):
     path.write_text(path.read_text().replace('"tile_size"', '"tile_sise"'))
     with pytest.raises(TuneError, match=r"malformed.*tile_sise"):
         read_table(path, "3.9.0")
+    path.write_text('{"device": "h200", "tables": []}')
+    with pytest.raises(TuneError, match="tables an object by Triton version"):
+        read_table(path, "3.9.0")
 
 
 def entry(lane, **specs):

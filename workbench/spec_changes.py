@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -14,10 +15,13 @@ Spec = TypeVar("Spec", bound=KernelSpec)
 
 
 def change_spec(spec: Spec, pairs: Sequence[str]) -> Spec:
-    """A copy of the spec with `field=value` texts applied; SpecError for unknown fields and values of another type."""
+    """A copy of the spec with `field=value` texts applied, each one or several with commas between.
+
+    SpecError for unknown fields and values of another type.
+    """
     changes: dict[str, Any] = {}
     hints = get_type_hints(type(spec))
-    for pair in pairs:
+    for pair in chain.from_iterable(text.split(",") for text in pairs):
         name, equals, text = pair.partition("=")
         if not equals:
             raise SpecError(f"{pair!r} is no change to a spec; write field=value, such as num_warps=8")

@@ -175,6 +175,8 @@ def read_tables(path: Path) -> dict[str, Any]:
         raise TuneError(f"{path} is no table of tuned specs: {error}") from None
     if not isinstance(content, dict) or set(content) != {"device", "tables"}:
         raise TuneError(f"{path} is no table of tuned specs: the top must be an object with device and tables")
+    if not isinstance(content["device"], str) or not isinstance(content["tables"], dict):
+        raise TuneError(f"{path} is no table of tuned specs: device must be a name, tables an object by Triton version")
     return content
 
 
