@@ -172,11 +172,11 @@ def reduce_segments(
     denominator = tl.sum(b_l * b_w, 0)
     if p_sinks is not None:
         denominator += tl.exp2(sink_log2 - m_max)
-    # [S, D]; the workspace of a segment without keys was never written
-    b_o = tl.load(p_segm_out + p_stat[:, None] * HEAD_PAD + o_d[None, :], mask=(b_l > 0.0)[:, None], other=0.0)
+    # [S, D]; the workspace of a segment without keys was never written. A sum that is NaN is no empty segment.
+    b_o = tl.load(p_segm_out + p_stat[:, None] * HEAD_PAD + o_d[None, :], mask=(b_l != 0.0)[:, None], other=0.0)
     # [D]
     b_o = tl.sum(b_o * b_w[:, None], 0)
-    b_o *= tl.where(denominator > 0.0, 1.0 / denominator, 0.0)
+    b_o *= 1.0 / tl.where(denominator > 0.0, denominator, 1.0)
     if p_v_scale is not None:
         b_o *= tl.load(p_v_scale)
     p_row = p_out + i_token * stride_out_token + i_head * stride_out_head

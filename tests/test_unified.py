@@ -215,6 +215,17 @@ def test_the_last_segment_merges_them_all(case, device):
     check(problem(**FUSED[case]), SPECS["3d"].with_changes(fused_reduce=True, num_segments=16), device)
 
 
+@pytest.mark.filterwarnings("ignore:All-NaN")
+@pytest.mark.parametrize("fused_reduce", [False, True])
+def test_merging_segments_hides_no_nan(fused_reduce, device):
+    decode = problem(seq_lens=((1, 100),))
+    inputs = make_unified_inputs(decode, device=device)
+    inputs.q[0, 1] = float("nan")
+    out = run_unified(decode, inputs, spec=SPECS["3d"].with_changes(fused_reduce=fused_reduce)).out
+    assert out[0, 1].isnan().all()
+    assert out[0].isnan().any(1).sum() == 1
+
+
 @pytest.mark.parametrize("lane", SPECS)
 def test_strided_views(lane, device):
     """q, the cache and the output are views of wider tensors; the cache interleaves K and V."""
