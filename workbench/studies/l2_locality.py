@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -136,7 +137,7 @@ def what_if(
         else:
             spec = spec.with_changes(**{name: value})
         jobs.append(_Job(str(value), problem, spec, device, tuple(orders), geometry, assumptions))
-    return _run(jobs, on_done)
+    return _run(jobs, on_done, f"{name} ")
 
 
 def sensitivity(
@@ -204,8 +205,11 @@ class _Job:
         return problem.batch * problem.num_query_heads * problem.seqlen_q * problem.seqlen_kv * len(self.orders)
 
 
-def _run(jobs: Sequence[_Job], on_done: Progress | None) -> list[Case]:
-    """The cases in order, over the machine's cores where they are worth the start of processes."""
+def _run(jobs: Sequence[_Job], on_done: Progress | None, before: str = "") -> list[Case]:
+    """The cases in order, over the machine's cores where they are worth the start of processes.
+
+    before: stands before each case's label where its end is told.
+    """
     width = min(os.cpu_count() or 1, len(jobs))
     results: Iterable[Case] = map(_case, jobs)
     if width > 1 and sum(job.work for job in jobs) >= WORTH_PROCESSES:
@@ -214,14 +218,19 @@ def _run(jobs: Sequence[_Job], on_done: Progress | None) -> list[Case]:
     for job, case in zip(jobs, results, strict=True):
         cases.append(case)
         if on_done:
-            on_done(len(cases), len(jobs), job.label)
+            on_done(len(cases), len(jobs), before + job.label)
     return cases
 
 
 @functools.cache
 def _processes() -> ProcessPoolExecutor:
     """One process a core, for all sweeps of a notebook: each keeps what `_modelled` found."""
-    return ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn"))
+    return ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn"), initializer=_leave_interrupts)
+
+
+def _leave_interrupts() -> None:
+    """An interrupt is the kernel's to answer: it ends this process with itself."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _case(job: _Job) -> Case:
