@@ -194,7 +194,7 @@ def test_a_notebook_that_embeds_something_remote_is_not_self_contained(tmp_path)
     assert "not self-contained" in result.failed[0]
 
 
-@pytest.mark.skipif(os.name != "posix", reason="Unix sockets")
+@pytest.mark.skipif(os.name != "posix", reason="needs Unix sockets")
 def test_kernels_talk_over_sockets_of_their_own(tmp_path):
     show = "from ipykernel.kernelapp import IPKernelApp\nprint(IPKernelApp.instance().transport)"
     assert outputs_of(report(write_notebook(tmp_path / "socket.ipynb", show), tmp_path / "out")) == "ipc\n"

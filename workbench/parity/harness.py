@@ -117,7 +117,7 @@ def run_contestants(
     """Every contestant, then every baseline in the contestants' lanes: one record each, of one session.
 
     Names and lanes together must differ (ParameterError). The first contestant is captured and timed twice: its ratio
-    to itself, `speedup_over_again`, is the noise of the session. Without a plan nothing is timed.
+    to itself, `speedup_over_again`, is the noise of the timing. Without a plan nothing is timed.
     """
     keys = [(each.name, each.lane) for each in contestants]
     if len(set(keys)) < len(keys):

@@ -33,7 +33,7 @@ class Standing:
     ratios: dict[str, Ratio]
     """By peer: its time over ours, paired by round."""
     noise: float | None
-    """How far from 1 the ratio of the session's first kernel to itself reaches; None where it was not taken."""
+    """How far from 1 the ratio of the first kernel timed to itself reaches; None where it was not taken."""
 
     @property
     def best(self) -> str | None:

@@ -74,7 +74,7 @@ def only_hardware(records: Sequence[Record]) -> str:
         device = records[0].environment.get("device", "this GPU")
         return (
             f"These figures are {device}'s. They say nothing about another device: geometry, occupancy and the choice "
-            "of path follow the device's description. Ratios hold within this session; absolute times move with the "
+            "of path follow the device's description. Ratios hold within one timing; absolute times move with the "
             "clock."
         )
     return (

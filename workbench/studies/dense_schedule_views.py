@@ -22,8 +22,12 @@ from workbench.studies.dense_schedule import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from matplotlib.figure import Figure
+
+    from workbench.inspection import Inspection
+    from workbench.inspection.schedule import Slot
     from workbench.studies.dense_schedule import InFlight
     from workbench.studies.lever_study import LeverStudy
 
@@ -90,60 +94,63 @@ def mixing_plot(study: LeverStudy) -> Picture:
 
 def in_flight_plot(study: LeverStudy) -> Picture:
     """Copies under way after each instruction of the loop, a row per variant, the products shaded."""
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 0.6 + 1.3 * len(study.names)), layout="constrained")
-    rows = figure.subplots(len(study.names), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-    told = []
-    for axes, name, colour in zip(rows, study.names, _COLOURS, strict=False):
-        (inspection,) = study.inspections([name])
+    def draw(axes: Any, inspection: Inspection, colour: str) -> tuple[Sequence[Slot], str]:
         flight = in_flight(inspection)
         axes.step(range(len(flight.copies)), flight.copies, where="post", color=colour)
-        for place, slot in enumerate(flight.slots):
-            if slot.symbol == "M":
-                axes.axvspan(place, place + 1, color=_PRODUCT_COLOURS[slot.product], linewidth=0)
         axes.set_ylabel("copies", fontsize=8)
-        axes.set_title(name, fontsize=8, loc="left")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(labelsize=7)
-        told.append(f"{name}: {_percent(flight.share('QK'))} of QK and {_percent(flight.share('PV'))} of PV products")
-    rows[0].set_ylim(0, None)
-    rows[-1].set_xlabel(
-        "instruction of the loop from the first QK product on (static); blue QK, green PV products", fontsize=8
-    )
+        return flight.slots, f"{_percent(flight.share('QK'))} of QK and {_percent(flight.share('PV'))} of PV products"
+
+    figure, told = _loop_rows(study, 1.3, draw)
+    figure.axes[0].set_ylim(0, None)
     figure.suptitle("Copies from HBM to LDS under way, if none arrives before a wait asks for it", fontsize=10)
-    return Picture(figure, f"Copies under way beside {'; '.join(told)}")
+    return Picture(figure, f"Copies under way beside {told}")
 
 
 def priority_plot(study: LeverStudy) -> Picture:
     """The wave's priority along the loop, a row per variant, the products shaded."""
-    from matplotlib.figure import Figure
-
     from workbench.inspection.schedule import schedule
     from workbench.studies.dense_schedule import from_first_qk
 
-    figure = Figure(figsize=(9, 0.6 + 1.0 * len(study.names)), layout="constrained")
+    def draw(axes: Any, inspection: Inspection, colour: str) -> tuple[Sequence[Slot], str]:
+        slots = from_first_qk(schedule(inspection))
+        axes.step(range(len(slots)), priorities(slots), where="post", color=colour)
+        axes.set_yticks((0, 1))
+        axes.set_ylim(-0.2, 1.4)
+        axes.set_ylabel("priority", fontsize=8)
+        return slots, f"{raised(inspection)['PV']} of {products(inspection)['PV']} PV products raised"
+
+    figure, told = _loop_rows(study, 1.0, draw)
+    figure.suptitle("Priority of the wave", fontsize=10)
+    return Picture(figure, f"Priority of the wave. {told}")
+
+
+def _loop_rows(
+    study: LeverStudy, height: float, draw: Callable[[Any, Inspection, str], tuple[Sequence[Slot], str]]
+) -> tuple[Figure, str]:
+    """A row of `height` inches per variant over the instructions of its loop, the products shaded, and all in words.
+
+    draw(axes, inspection, colour) fills a row and gives its instructions and what it shows in words.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 0.6 + height * len(study.names)), layout="constrained")
     rows = figure.subplots(len(study.names), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     told = []
     for axes, name, colour in zip(rows, study.names, _COLOURS, strict=False):
         (inspection,) = study.inspections([name])
-        slots = from_first_qk(schedule(inspection))
-        axes.step(range(len(slots)), priorities(slots), where="post", color=colour)
+        slots, words = draw(axes, inspection, colour)
         for place, slot in enumerate(slots):
             if slot.symbol == "M":
                 axes.axvspan(place, place + 1, color=_PRODUCT_COLOURS[slot.product], linewidth=0)
-        axes.set_yticks((0, 1))
-        axes.set_ylim(-0.2, 1.4)
-        axes.set_ylabel("priority", fontsize=8)
         axes.set_title(name, fontsize=8, loc="left")
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=7)
-        told.append(f"{name}: {raised(inspection)['PV']} of {products(inspection)['PV']} PV products raised")
+        told.append(f"{name}: {words}")
     rows[-1].set_xlabel(
         "instruction of the loop from the first QK product on (static); blue QK, green PV products", fontsize=8
     )
-    figure.suptitle("Priority of the wave", fontsize=10)
-    return Picture(figure, f"Priority of the wave. {'; '.join(told)}")
+    return figure, "; ".join(told)
 
 
 def _finish(axes: Any) -> None:

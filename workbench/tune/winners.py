@@ -44,7 +44,7 @@ def find_winner(key: str, sessions: Sequence[Sequence[Record]]) -> Winner:
     """The winner over the final sessions of a key, one session for each scenario of it.
 
     A spec wins a lane if it is the fastest there in the geometric mean over the sessions, faster than the heuristics'
-    spec in at least one, slower in none, all outside the session's noise. The lane is set likewise: by the fastest of
+    spec in at least one, slower in none, all outside the noise. The lane is set likewise: by the fastest of
     all against what the heuristics take for `auto`.
     """
     scenarios = tuple(session[0].scenario for session in sessions)
