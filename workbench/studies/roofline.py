@@ -21,7 +21,7 @@ from workbench.model import (
 from workbench.model.roofline import point_from_problem
 from workbench.problem import DenseAttentionProblem
 from workbench.published import load_published
-from workbench.records import Record, read_records
+from workbench.records import Record, read_records, stored_sets
 from workbench.resources import data_path
 
 if TYPE_CHECKING:
@@ -50,15 +50,14 @@ def measured_records(device: str, sets: Sequence[str], path: str = "") -> list[R
     if path:
         files = [Path(path)]
     else:
-        folder = data_path("measured", device)
-        known = sorted(file.stem for file in folder.glob("*.parquet"))
+        known = stored_sets(device)
         unknown = [name for name in sets if name not in known]
         if unknown or not sets:
             raise ParameterError(
                 f"no measured records of {device} for {', '.join(unknown) or 'no set'}; "
                 f"there are {', '.join(known) or 'none'}, and records= takes a file of your own"
             )
-        files = [folder / f"{name}.parquet" for name in sets]
+        files = [data_path("measured", device, f"{name}.parquet") for name in sets]
     records = [
         record
         for file in files
