@@ -4,6 +4,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -27,6 +28,7 @@ from workbench.tune.scheduler import Workers
 from workbench.tune.space import read_space
 from workbench.tune.store import Store
 from workbench.tune.sweep import Plan, run_sweep
+from workbench.tune.table import static_rank
 from workbench.tune.winners import check_free, find_winner, write_winners
 
 H200 = load_device("h200")
@@ -97,6 +99,27 @@ def test_the_heuristics_choice_wins_nothing_over_itself(tile, lane):
     timer = FakeTimer({"workbench/auto": 100.0, "workbench/2d": 80.0})
     records = run_contestants(TINY, contestants, device="cpu", plan=TimingPlan(rounds=5), timer=timer)
     assert find_winner("key", [records]).lane == lane
+
+
+def test_a_lane_is_taken_for_what_dispatch_would_run_in_it():
+    contestants = [
+        Contestant("workbench", "auto", spec=Unified2DSpec(tile_size=64), candidate=eager),
+        Contestant("workbench", "2d", spec=Unified2DSpec(tile_size=16), candidate=eager),
+        Contestant("tried", "2d", spec=Unified2DSpec(tile_size=32), candidate=eager),
+    ]
+    sessions = [
+        run_contestants(TINY, contestants, device="cpu", plan=TimingPlan(rounds=5), timer=FakeTimer(times))
+        for times in ({"workbench/2d": 50.0, "tried/2d": 60.0}, {"workbench/2d": 120.0, "tried/2d": 60.0})
+    ]
+    # Faster than auto in both, but slower than the heuristics' own spec of the lane once: no winner there.
+    assert find_winner("key", sessions).is_empty
+    winner = find_winner("key", sessions[1:])
+    assert (winner.lane, winner.specs["2d"].candidate) == ("2d", "tried")
+
+
+def test_static_ranking_puts_what_is_unknown_last():
+    known, unknown = ({"spill_bytes": 64.0, "resident_waves": 1.0, "vgprs": 512.0}, {"resident_waves": 8.0})
+    assert static_rank(SimpleNamespace(value=known.get)) < static_rank(SimpleNamespace(value=unknown.get))
 
 
 def test_a_sweep_that_stopped_goes_on_where_it_was(plan, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from math import inf
 
 from rich.table import Table
 from rich.text import Text
@@ -58,9 +59,9 @@ _STATIC_CAPTION = (
 
 
 def static_rank(record: Record) -> tuple[float, float, float]:
-    """Sort key: what is likely better by static facts comes first."""
-    spills, waves, vgprs = (record.value(name) or 0.0 for name in ("spill_bytes", "resident_waves", "vgprs"))
-    return spills, -waves, vgprs
+    """Sort key: what is likely better by static facts comes first, what is unknown last."""
+    spills, vgprs = (inf if (value := record.value(name)) is None else value for name in ("spill_bytes", "vgprs"))
+    return spills, -(record.value("resident_waves") or 0.0), vgprs
 
 
 def tally(records: Sequence[Record]) -> str:

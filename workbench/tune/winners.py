@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from pathlib import Path
@@ -44,19 +44,22 @@ def find_winner(key: str, sessions: Sequence[Sequence[Record]]) -> Winner:
     """The winner over the final sessions of a key, one session for each scenario of it.
 
     A spec wins a lane if it is the fastest there in the geometric mean over the sessions, faster than the heuristics'
-    spec in at least one, slower in none, all outside the noise. The lane is set likewise: by the fastest of
-    all against what the heuristics take for `auto`.
+    spec in at least one, slower in none, all outside the noise. The lane is set likewise: of what dispatch would run in
+    each lane, its winner or else the heuristics' spec, the fastest against what the heuristics take for `auto`.
     """
     scenarios = tuple(session[0].scenario for session in sessions)
     specs: dict[str, Record] = {}
     ratios: dict[str, Ratio] = {}
+    dispatched: list[_Name] = []
     for lane in dict.fromkeys(record.lane for session in sessions for record in session if record.lane != "auto"):
-        best = _fastest(sessions, lane, (OWN, lane))
+        names = dict.fromkeys((record.candidate, lane) for record in sessions[0] if record.lane == lane)
+        best = _fastest(sessions, names, (OWN, lane))
         verdict = _beats(sessions, best, (OWN, lane)) if best else None
         if best is not None and best[0] != OWN and verdict is not None:
             specs[lane], ratios[lane] = _record(sessions[0], best), verdict
+        dispatched.append(best if best is not None and lane in specs else (OWN, lane))
     taken: str | None = None
-    best = _fastest(sessions, None, (OWN, "auto"))
+    best = _fastest(sessions, dispatched, (OWN, "auto"))
     verdict = _beats(sessions, best, (OWN, "auto")) if best else None
     if best is not None and verdict is not None and not _is_own_choice(sessions[0], best):
         taken, ratios["auto"] = best[1], verdict
@@ -71,13 +74,12 @@ def _is_own_choice(session: Sequence[Record], name: _Name) -> bool:
     return bool(_record(session, name).spec == _record(session, (OWN, "auto")).spec)
 
 
-def _fastest(sessions: Sequence[Sequence[Record]], lane: str | None, reference: _Name) -> _Name | None:
-    """Candidate and lane with the highest geometric mean of its ratios to the reference; timed in every session."""
+def _fastest(sessions: Sequence[Sequence[Record]], names: Iterable[_Name], reference: _Name) -> _Name | None:
+    """Of these, the one with the highest geometric mean of its ratios to the reference; timed in every session."""
     means: dict[_Name, float] = {}
-    names = {(record.candidate, record.lane) for record in sessions[0] if lane is None or record.lane == lane}
     for name in sorted(names):
         ratios = [_ratio(session, reference, name) for session in sessions]
-        if name[1] != "auto" and all(ratio is not None for ratio in ratios):
+        if all(ratio is not None for ratio in ratios):
             means[name] = fmean(log(ratio.value) for ratio in ratios if ratio is not None)
     return max(means, key=lambda name: means[name]) if means else None
 
