@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from workbench import campaign
 from workbench.campaign import Step, check_gpu, choose, plan_campaign, run_campaign
 from workbench.cli.app import app
-from workbench.errors import BackendUnavailable, ParameterError, ReportError
+from workbench.errors import BackendUnavailable, DeviceError, ParameterError, ReportError
 
 
 def step(name, code=0, product=None):
@@ -90,3 +90,12 @@ def test_a_dry_run_needs_no_gpu():
     result = CliRunner().invoke(app, ["measure", "--dry-run", "--only", "reports"])
     assert result.exit_code == 0
     assert "report all --size full" in result.output
+
+
+def test_a_dry_run_refuses_what_a_run_would(tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    for option, value, error in (("--expect", "nosuch", DeviceError), ("--out", tmp_path / "thesis.txt", ReportError)):
+        result = CliRunner().invoke(app, ["measure", "--dry-run", option, str(value)])
+        assert isinstance(result.exception, error)
+        assert str(value) in str(result.exception)
+        assert result.output == ""

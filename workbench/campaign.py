@@ -57,7 +57,7 @@ def check_gpu(expected: str | None = None) -> Device:
     """The GPU here; BackendUnavailable if there is none, or none of the architecture of that device (`mi355x`, ...)."""
     import torch
 
-    wanted, found = load_device(expected) if expected else None, detect_device()
+    wanted, found = None if expected is None else load_device(expected), detect_device()
     if found is None:
         asked = f"; asked for was an {wanted.title} ({wanted.arch})" if wanted else ""
         raise BackendUnavailable(
@@ -139,7 +139,7 @@ def read_outcomes(folder: Path) -> tuple[Outcome, ...]:
     """Outcomes of a campaign that ran in this folder before."""
     path = folder / STATUS
     if not path.exists():
-        if folder.is_dir() and any(folder.iterdir()):
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ReportError(f"{folder} is no folder of a campaign: it has no {STATUS}; name a new one with --out")
         return ()
     try:

@@ -31,12 +31,17 @@ def measure(
 
     Ends with code 1 when any step failed.
     """
-    from workbench.campaign import check_gpu, choose, plan_campaign, run_campaign
+    from workbench.campaign import check_gpu, choose, plan_campaign, read_outcomes, run_campaign
     from workbench.cli.report_all import names
+    from workbench.device import load_device
     from workbench.report.run import REPORTS, fresh_folder
 
     console = Console(soft_wrap=True, highlight=False)
     wanted, unwanted = names(only), names(skip)
+    if expect is not None:
+        load_device(expect)
+    if out is not None:
+        read_outcomes(out)
     if dry_run:
         for step in choose(plan_campaign(out or Path(REPORTS, "measured-" + (expect or "gpu"))), wanted, unwanted):
             console.print(shlex.join(step.command), markup=False)
