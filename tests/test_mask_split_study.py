@@ -68,6 +68,15 @@ def test_measured_ratios_are_told_with_their_hardware_and_tiles():
     assert views._measured(timed[:0].assign(hardware="")) == []
 
 
+def test_the_key_figure_says_what_a_clock_said(study, walked):
+    rows = [("a", 1.278, 1.277, 1.279), ("b", 0.936, 0.930, 0.939), ("c", 1.0, 0.99, 1.01)]
+    timed = pd.DataFrame(rows, columns=["scenario", "ratio", "low", "high"]).assign(hardware="NVIDIA H200")
+    sentences = [views.key_figure(walked, study, "d64", each, PUBLISHED)["sentence"] for each in (timed, timed[:0])]
+    assert "timed on NVIDIA H200 it won 1 and lost 1 of 3 scenarios" in sentences[0]
+    assert "published" not in sentences[0]
+    assert "no clock ran here, and published is 0.93x on an MI355X" in sentences[1]
+
+
 def test_tables_picture_and_conclusion(study, walked, monkeypatch):
     monkeypatch.setattr("workbench.device.detect_device", lambda: None)
     emulated = split.emulated_frame([SERVING], study.triton_version, ["middling"])
@@ -83,4 +92,4 @@ def test_tables_picture_and_conclusion(study, walked, monkeypatch):
     assert "bit-identical in every case" in text
     assert "Published: 0.93x (MI355X" in text
     assert "the disagreement stands" in text
-    assert views.key_figure(walked, study, "d64", PUBLISHED)["value"] > 1
+    assert views.key_figure(walked, study, "d64", timed, PUBLISHED)["value"] > 1

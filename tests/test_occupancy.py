@@ -142,6 +142,7 @@ def test_reserved_registers_above_the_used_ones_are_pointed_out():
     assert "uses 147 vector registers but reserves 169, which caps a SIMD at 2 waves; 3 would fit" in cap_note(
         capped, GFX950
     )
+    assert "caps a SIMD at 1 wave; 3 would fit" in cap_note(Resources(vgprs=147, vgprs_reserved=300), GFX950)
     assert cap_note(kernel_of("\ts_endpgm", vgprs=64).resources, GFX950) is None
 
 

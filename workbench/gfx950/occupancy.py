@@ -162,9 +162,10 @@ def cap_note(resources: Resources, limits: Limits) -> str | None:
     used = replace(reserved, vgprs=resources.vgprs)
     if used.waves_by_registers <= reserved.waves_by_registers:
         return None
+    waves = reserved.waves_by_registers
     return (
-        f"the code uses {resources.vgprs} vector registers but reserves {resources.vgprs_reserved}, which caps a "
-        f"SIMD at {reserved.waves_by_registers} waves; {used.waves_by_registers} would fit: the mark of waves_per_eu"
+        f"the code uses {resources.vgprs} vector registers but reserves {resources.vgprs_reserved}, which caps a SIMD "
+        f"at {waves} wave{'' if waves == 1 else 's'}; {used.waves_by_registers} would fit: the mark of waves_per_eu"
     )
 
 
