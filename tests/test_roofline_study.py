@@ -10,10 +10,10 @@ from workbench.resources import data_path
 from workbench.studies.l2_locality import dense_scenarios
 from workbench.studies.roofline import (
     ceilings_for,
-    measured_records,
     modelled_points,
     place_records,
     published_points,
+    roofline_records,
 )
 from workbench.studies.roofline_views import (
     ceiling_table,
@@ -31,7 +31,7 @@ MODEL_ROOF = datasheet_ceilings(MI355X)
 
 @pytest.fixture(scope="module")
 def records():
-    return measured_records("h200", ["default", "dense"])
+    return roofline_records("h200", ["default", "dense"])
 
 
 @pytest.fixture(scope="module")
@@ -50,15 +50,15 @@ def test_own_records_one_lane_a_problem(records):
 
 def test_records_of_your_own_and_none(records, tmp_path):
     write_records(records[:2], tmp_path / "mine.parquet")
-    assert len(measured_records("", [], str(tmp_path / "mine.parquet"))) == 2
+    assert len(roofline_records("", [], str(tmp_path / "mine.parquet"))) == 2
     with pytest.raises(ParameterError, match="no measured records of h200 for nosuch; there are creative, default"):
-        measured_records("h200", ["nosuch"])
+        roofline_records("h200", ["nosuch"])
     with pytest.raises(ParameterError, match="there are none, and records= takes a file"):
-        measured_records("mi355x", ["dense"])
+        roofline_records("mi355x", ["dense"])
     others = [r for r in read_records(data_path("measured", "h200", "dense.parquet")) if r.candidate != "workbench"]
     write_records(others, tmp_path / "others.parquet")
     with pytest.raises(ParameterError, match=r"measured records of 0 devices \(none\)"):
-        measured_records("", [], str(tmp_path / "others.parquet"))
+        roofline_records("", [], str(tmp_path / "others.parquet"))
 
 
 def test_ceilings_are_those_of_the_records_device(records, monkeypatch):

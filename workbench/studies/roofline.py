@@ -41,8 +41,8 @@ class Placed:
     """`decode`, `prefill` or `dense`; for modelled points whose bytes they are."""
 
 
-def measured_records(device: str, sets: Sequence[str], path: str = "") -> list[Record]:
-    """Own records with samples, one lane a problem (auto, or dense), of one device.
+def roofline_records(device: str, sets: Sequence[str], path: str = "") -> list[Record]:
+    """The records that a roofline takes: own ones with samples, one lane a problem (auto, or dense), of one device.
 
     device, sets: a folder of data/measured and the files in it. path: a Parquet file of records to read instead.
     ParameterError if there are none, or if the file holds several devices.
