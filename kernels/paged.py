@@ -222,7 +222,7 @@ def add_biases(b_s, o_n, t, block, loop, cfg):
     """Steps 1 to 4 of the specification's order: scale, softcap, ALiBi, QQ-bias; all in the log2 domain."""
     b_s = b_s * (per_row(loop.scale_log2, cfg.TRANSPOSED) if cfg.FP8_IN_FP16 else loop.scale_log2)
     if cfg.SOFTCAP:
-        b_s = softcap_log2(b_s, loop.softcap)
+        b_s = softcap_log2(b_s, loop.softcap, cfg.COMPUTE)
     o_rel = o_n - block.context_len
     if t.p_alibi_slopes is not None:
         b_s += per_row(loop.b_slope_log2, cfg.TRANSPOSED) * per_key(o_rel.to(tl.float32), cfg.TRANSPOSED)

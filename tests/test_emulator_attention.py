@@ -36,7 +36,7 @@ EVERYTHING: dict[str, Any] = {
 }  # fmt: skip
 FEATURES: dict[str, dict[str, Any]] = {
     "plain": {},
-    "fp32": {"dtype": "fp32"},
+    "fp32, softcap": {"dtype": "fp32", "softcap": 50.0},
     "window": {"sliding_window": 17},
     "softcap": {"softcap": 5.0},
     "ALiBi": {"use_alibi": True},

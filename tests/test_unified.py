@@ -66,6 +66,11 @@ def test_features(feature, dtype, device):
     check(problem(dtype=dtype, **FEATURES[feature]), SPECS[list(SPECS)[turn % 2]], device)
 
 
+def test_a_softcap_of_usual_size_keeps_float32_accurate(device):
+    """Nearly all scores lie where tanh(x) is nearly x: an error of c * 2^-24 would show."""
+    check(problem(dtype="fp32", softcap=50.0), SPECS["2d"], device, seed=1)
+
+
 @pytest.mark.parametrize(
     ("head_size", "block_size", "dtype", "lane"),
     [
