@@ -7,13 +7,13 @@ LDS shared memory.
 from __future__ import annotations
 
 import functools
-import json
 import re
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from workbench.errors import DeviceError
+from workbench.json_text import parse_json
 from workbench.resources import data_path
 
 DEFAULT_DEVICE = "mi355x"
@@ -157,7 +157,7 @@ def _generic_device(properties: Any, vendor: str) -> Device:
 def _read(path: Path) -> tuple[Device, str]:
     """The device of a description file, and the pattern of its name in PyTorch ("" if it gives none)."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DeviceError(f"cannot read the device description {path}: {error.strerror}") from None
     except ValueError as error:

@@ -10,7 +10,7 @@ from typing import Self
 import torch
 
 from workbench.dtypes import FP8_MAX, bits, nan_bits, torch_dtype
-from workbench.errors import ProblemError
+from workbench.errors import ParameterError, ProblemError
 from workbench.poison import fill_nan
 from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
 
@@ -89,10 +89,15 @@ class DenseInputs(TensorBundle):
     """[Hq] logits in the compute dtype."""
 
 
+LARGEST_SEED = 2**63 - 1
+
+
 class _Draw:
     """Random values made on the device that will hold them."""
 
     def __init__(self, seed: int, device: torch.device | str) -> None:
+        if not 0 <= seed <= LARGEST_SEED:
+            raise ParameterError(f"seed must be in 0 .. {LARGEST_SEED}, got {seed}")
         self.device = torch.device(device)
         self.generator = torch.Generator(self.device).manual_seed(seed)
 

@@ -31,6 +31,9 @@ def _require(condition: bool, message: str) -> None:
         raise ProblemError(message)
 
 
+LONGEST_LENGTH = 2**31 - 1
+
+
 def _check_int(name: str, value: object, minimum: int) -> None:
     _require(
         isinstance(value, int) and not isinstance(value, bool) and value >= minimum,
@@ -131,6 +134,10 @@ class UnifiedAttentionProblem:
                 0 <= query_len <= kv_len,
                 f"sequence {index}: need 0 <= query_len <= kv_len, got query_len {query_len} and kv_len {kv_len}",
             )
+            _require(
+                kv_len <= LONGEST_LENGTH,
+                f"sequence {index}: kv_len must be at most {LONGEST_LENGTH}, got {kv_len}: lengths are int32",
+            )
         object.__setattr__(self, "seq_lens", seq_lens)
 
     def _check_qq_bias(self) -> None:
@@ -211,6 +218,11 @@ class DenseAttentionProblem:
         _check_heads(self.num_query_heads, self.num_kv_heads, self.head_size)
         _check_int("seqlen_q", self.seqlen_q, 0)
         _check_int("seqlen_kv", self.seqlen_kv, 0)
+        longest = max(self.seqlen_q, self.seqlen_kv)
+        _require(
+            longest <= LONGEST_LENGTH,
+            f"a sequence has at most {LONGEST_LENGTH} tokens, got {longest}: lengths are int32",
+        )
         _check_dtype("dtype", self.dtype, COMPUTE_DTYPES)
         _require(
             self.alignment in ("bottom_right", "top_left"),

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import ProblemError, ScenarioError
+from workbench.json_text import parse_json
 from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
 
 Problem = UnifiedAttentionProblem | DenseAttentionProblem
@@ -27,6 +28,8 @@ PROBLEM_OF_KIND: dict[str, type[UnifiedAttentionProblem] | type[DenseAttentionPr
     "unified": UnifiedAttentionProblem,
     "dense": DenseAttentionProblem,
 }
+MOST_SEQUENCES = 2**20
+"""Of one entry of `seq_lens`."""
 _TOP_LEVEL = ("set", "kind", "description", "common", "scenarios")
 
 
@@ -62,13 +65,16 @@ def read_scenario_file(path: Path) -> ScenarioFile:
     problems: dict[str, Problem] = {}
     for index, entry in enumerate(entries):
         name = entry.get("name") if isinstance(entry, dict) else None
-        if not isinstance(name, str) or not name:
-            raise ScenarioError(f"{path}: scenario {index} must be an object with a name, got {entry!r}")
+        if not isinstance(name, str) or not name or not name.isprintable():
+            raise ScenarioError(f"{path}: scenario {index} must be an object with a printable name, got {entry!r}")
         if name in problems:
             raise ScenarioError(f"{path}: two scenarios are called {name!r}; names must differ")
         overrides = {field: value for field, value in entry.items() if field != "name"}
         problems[name] = _problem(f"{path}: scenario {name!r}", kind, common | overrides)
-    return ScenarioFile(set_name, kind, content.get("description", ""), problems)
+    description = content.get("description", "")
+    if not isinstance(description, str):
+        raise ScenarioError(f"{path}: description must be a string, got {description!r}")
+    return ScenarioFile(set_name, kind, description, problems)
 
 
 def accepted_fields(kind: str) -> tuple[str, ...]:
@@ -79,19 +85,21 @@ def accepted_fields(kind: str) -> tuple[str, ...]:
 
 def _read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ScenarioError(f"{path}: cannot be read ({error.strerror}); give the path of a scenario file") from None
     except UnicodeDecodeError:
         raise ScenarioError(f"{path}: is not UTF-8 text; a scenario file is JSON") from None
     except json.JSONDecodeError as error:
         raise ScenarioError(f"{path}: line {error.lineno}: not valid JSON, {error.msg}") from None
+    except ValueError as error:
+        raise ScenarioError(f"{path}: not readable as JSON, {error}") from None
 
 
 def _text(path: Path, content: dict[str, Any], field: str) -> str:
     value = content.get(field)
-    if not isinstance(value, str) or not value:
-        raise ScenarioError(f"{path}: {field} must be a non-empty string, got {value!r}")
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise ScenarioError(f"{path}: {field} must be a printable string, got {value!r}")
     return value
 
 
@@ -135,7 +143,10 @@ def _is_int(value: object) -> bool:
 
 def _is_seq_lens(value: object) -> bool:
     return isinstance(value, list) and all(
-        isinstance(run, list) and len(run) in (2, 3) and all(map(_is_int, run)) and (len(run) == 2 or run[2] >= 1)
+        isinstance(run, list)
+        and len(run) in (2, 3)
+        and all(map(_is_int, run))
+        and (len(run) == 2 or 1 <= run[2] <= MOST_SEQUENCES)
         for run in value
     )
 
@@ -147,7 +158,7 @@ _FLAG: _Check = ("true or false", lambda value: isinstance(value, bool))
 _STRING: _Check = ("a string", lambda value: isinstance(value, str))
 
 _FIELD_CHECKS: dict[str, _Check] = {
-    "seq_lens": ("a list of [query_len, kv_len] or [query_len, kv_len, count]", _is_seq_lens),
+    "seq_lens": (f"a list of [query_len, kv_len] or [query_len, kv_len, count <= {MOST_SEQUENCES}]", _is_seq_lens),
     **dict.fromkeys(("dtype", "q_dtype", "kv_dtype", "alignment"), _STRING),
     **dict.fromkeys(("softmax_scale", "softcap"), _NUMBER),
     **dict.fromkeys(("use_alibi", "use_qq_bias", "use_sinks", "causal"), _FLAG),

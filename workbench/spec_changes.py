@@ -11,6 +11,7 @@ from workbench.errors import SpecError
 from workbench.spec import KernelSpec
 
 _WORDS = {"true": True, "on": True, "false": False, "off": False}
+_LONGEST_NUMBER = 18
 Spec = TypeVar("Spec", bound=KernelSpec)
 
 
@@ -36,7 +37,7 @@ def read_value(name: str, text: str, hint: Any) -> Any:
         return None
     if bool in accepted and text.lower() in _WORDS:
         return _WORDS[text.lower()]
-    if int in accepted and text.removeprefix("-").isdecimal():
+    if int in accepted and len(text) <= _LONGEST_NUMBER and text.removeprefix("-").isdecimal():
         return int(text)
     if float in accepted and (number := _number(text)) is not None:
         return number

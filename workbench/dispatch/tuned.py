@@ -21,6 +21,7 @@ from typing import Any
 from workbench.device import Device
 from workbench.environment import triton_version
 from workbench.errors import DeviceError, SpecError, TuneError, WorkbenchError
+from workbench.json_text import parse_json
 from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
 from workbench.resources import data_path
 from workbench.spec import DenseGeometry, KernelSpec, ceil_power_of_two
@@ -170,7 +171,7 @@ def read_table(path: Path, triton: str) -> TunedTable | None:
 def read_tables(path: Path) -> dict[str, Any]:
     """The content of a file of tables, as it is written. TuneError where it is none."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise TuneError(f"{path} is no table of tuned specs: {error}") from None
     if not isinstance(content, dict) or set(content) != {"device", "tables"}:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from workbench.errors import ProfileError
+from workbench.json_text import parse_json
 from workbench.profile.agents import agent_of_facts, checked
 from workbench.profile.rocm_csv import UNITS
 from workbench.profile.table import Part, Row, clean_name
@@ -20,7 +20,7 @@ _TOP = "rocprofiler-sdk-tool"
 def read_json(path: Path, text: str) -> Part:
     """Counter records, else the kernel trace. ProfileError if the text is cut or is another tool's JSON."""
     try:
-        content = json.loads(text)
+        content = parse_json(text)
     except ValueError as error:
         raise ProfileError(f"{path} is truncated or no JSON: {error}; get the whole file again") from None
     if not isinstance(content, dict) or _TOP not in content:

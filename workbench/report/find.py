@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
 from workbench.errors import ReportError
+from workbench.json_text import parse_json
 from workbench.resources import notebooks_path
 
 RESERVED = ("all", "compare", "list", "open")
@@ -58,7 +58,7 @@ def find_notebook(name: str | Path) -> Path:
 def describe_notebook(path: Path) -> Description:
     """Title, question and needs of a notebook. A file that cannot be read is described by its name alone."""
     try:
-        notebook = json.loads(path.read_text(encoding="utf-8"))
+        notebook = parse_json(path.read_text(encoding="utf-8"))
         cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "markdown"]
         text = "".join(cells[0]["source"]) if cells else ""
         flags = notebook.get("metadata", {}).get("workbench", {})

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import io
-import json
 import tokenize
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import ParameterError
+from workbench.json_text import parse_json
 from workbench.report.parameter_types import ParameterType, parse_type, type_of_default
 
 
@@ -38,11 +38,13 @@ class Parameter:
 def notebook_parameters(path: Path) -> dict[str, Parameter]:
     """The parameters that the notebook declares. ParameterError if it has no parameters cell, or a malformed one."""
     try:
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        cells = parse_json(path.read_text(encoding="utf-8"))["cells"]
         tagged = [cell for cell in cells if "parameters" in cell["metadata"].get("tags", ())]
         sources = ["".join(cell["source"]) for cell in tagged if cell["cell_type"] == "code"]
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise ParameterError(f"{path} is not a Jupyter notebook: {error!r}") from error
+    except OSError as error:
+        raise ParameterError(f"{path} cannot be read: {error.strerror}; give an .ipynb file") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ParameterError(f"{path} is not a Jupyter notebook ({type(error).__name__}: {error})") from error
     if len(sources) != 1:
         found = "no code cell" if not sources else f"{len(sources)} code cells"
         raise ParameterError(

@@ -8,7 +8,6 @@ that is not named follows. What the spec's constructor or its check refuses is r
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import product
@@ -17,6 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import SpecError, TuneError, UnsupportedError
+from workbench.json_text import parse_json
 from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
 from workbench.records.parquet import spec_types
 from workbench.resources import data_path
@@ -86,7 +86,7 @@ def load_spaces(device: Device, kernels: Sequence[str] = (), files: Sequence[Pat
 def read_space(path: Path) -> Space:
     """The space of a file. TuneError names the file, what is wrong and what is accepted."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise TuneError(f"{path}: cannot be read ({error.strerror}); give the path of a tuning space") from None
     except ValueError as error:
