@@ -147,7 +147,7 @@ def test_the_command_writes_records_once_and_prints_the_verdicts(monkeypatch, tm
     heads = {"num_query_heads": 2, "num_kv_heads": 1, "head_size": 16}
     tiny = {"name": "tiny", "batch": 1, "seqlen": 16, **heads}
     file.write_text(json.dumps({"set": "mine", "kind": "dense", "scenarios": [tiny]}))
-    command = ["bench", "--file", str(file), "--spec", "lazy_rescale=false", "--out", str(out)]
+    command = ["bench", "--set", str(file), "--spec", "lazy_rescale=false", "--out", str(out)]
     ran = CliRunner().invoke(app, command)
     assert ran.exit_code == 0, ran.output
     assert "within" in ran.output

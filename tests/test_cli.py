@@ -1,5 +1,6 @@
 """The command: what it prints, its exit codes, and that errors are lines, not tracebacks."""
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -82,6 +83,40 @@ def test_a_user_error_is_red_text_and_code_2(run):
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("scenarios mine.yaml", "which ends in .json"),
+        ("scenarios FOLDER.json", "Is a directory"),
+        ("route '' --device mi355x", "an empty text stands behind route"),
+        ("route --set=", "nothing stands behind --set="),
+        ("route --set all decode_d128_b16", "not both"),
+        ("compare '' ''", "an empty text stands behind compare"),
+        ("measure --dry-run --only ,", "',' holds no name"),
+        ("golden check --target gfx950 --target nosuch", "no golden record of nosuch; on record: gfx942 with Triton"),
+        ("levers --csv nofolder/x.csv", "there is no folder nofolder"),
+        ("emulate dense_headline --seed 99999999999999999999", "--seed"),
+        ("inspect nofile.s --lane 2d --size full", "--lane, --size: for a --scenario"),
+        ("profile explain DEEP.json", "it nests too deep"),
+        ("profile run --scenario dense_headline --tool ncu --dry-run --kernel (", "is no regular expression"),
+        ("profile run --scenario dense_headline --tool ncu --dry-run --timeout nan", "must be more than 0 seconds"),
+        ("report DEEP.ipynb --list", "is not a Jupyter notebook"),
+        ("report parity --lane 4d", "--lane"),
+        ("report list --out DEEP.json", "is a file"),
+    ],
+)
+def test_a_wrong_command_line_ends_before_anything_runs(run, reported, tmp_path, monkeypatch, line, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "FOLDER.json").mkdir()
+    for name in ("DEEP.json", "DEEP.ipynb"):
+        (tmp_path / name).write_text("[" * 100_000)
+    code, out, err = run(*shlex.split(line))
+    assert (code, out) == (2, "")
+    assert said in " ".join(err.split())
+    assert reported.calls == []
+    assert {path.name for path in tmp_path.iterdir()} == {"FOLDER.json", "DEEP.json", "DEEP.ipynb"}
+
+
 def test_debug_lets_the_traceback_through(monkeypatch):
     monkeypatch.setenv("WORKBENCH_DEBUG", "1")
     with pytest.raises(ScenarioError):
@@ -110,7 +145,7 @@ def test_report_passes_only_what_was_given(run, reported, tmp_path):
 
 
 def test_report_passes_options_and_parameters(run, reported, tmp_path):
-    options = ["--lanes", "auto,2d", "--size", "small", "--device", "cpu", "--out", str(tmp_path)]
+    options = ["--lane", "auto", "--lane", "2d", "--size", "small", "--device", "cpu", "--out", str(tmp_path)]
     run("report", "parity", "--set", "gqa", *options, "-p", "seed", "-3", "-p", "note=a=b")
     expected = {"set_name": "gqa", "lanes": "auto,2d", "size": "small", "device": "cpu", "seed": "-3", "note": "a=b"}
     assert reported.calls == [("parity", expected, tmp_path)]

@@ -295,7 +295,7 @@ def test_command_prints_one_table_and_a_strip(run, tmp_path):
         rows = list(csv.DictReader(file))
     assert [row["setting"] for row in rows] == ["base", "portable kernel", "setprio=false"]
     assert [row["setprio (static)"] for row in rows] == ["2", "0", "0"]
-    code, out, _ = run("strip", "--set", "setprio=false")
+    code, out, _ = run("strip", "--spec", "setprio=false")
     assert code == 0
     assert "PV  M" in out
     assert "P s_setprio" not in out
@@ -308,9 +308,9 @@ def test_command_prints_one_table_and_a_strip(run, tmp_path):
         (("table", "--kernel", "x"), "there is no kernel 'x'"),
         (("table", "--lever", "pad"), "has no lever 'pad'"),
         (("table", "--scenario", "decode_d128_b16"), "is for dense problems"),
-        (("table", "--set", "pad=1"), "has no field 'pad'"),
+        (("table", "--spec", "pad=1"), "has no field 'pad'"),
         (("table", "--triton", "1.0"), "Triton 1.0 is not available"),
-        (("strip", "--set", "lds_v_pad=7"), "lds_v_pad must be one of"),
+        (("strip", "--spec", "lds_v_pad=7"), "lds_v_pad must be one of"),
     ],
 )
 def test_command_refuses_in_one_line(run, arguments, message):

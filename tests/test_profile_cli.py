@@ -80,14 +80,14 @@ def test_kernels_without_a_partner_are_named(run, tmp_path):
 
 
 def test_figures_as_csv(run, tmp_path):
-    table = tmp_path / "new" / "figures.csv"
+    table = tmp_path / "figures.csv"
     code, _, _ = run("explain", WIDE, "--csv", str(table))
     assert code == 0
     frame = pd.read_csv(table)
     assert set(frame["kernel"]) == {"micro_tk(micro_globals)", "Cijk_MT256x224x64"}
     code, _, err = run("explain", WIDE, "--csv", str(table))
     assert code == 2
-    assert "exists; give a new file name" in err
+    assert "exists; name a file that does not" in err
 
 
 def test_a_wrong_file_is_one_line(run, tmp_path):
@@ -99,7 +99,7 @@ def test_a_wrong_file_is_one_line(run, tmp_path):
 
 def test_dry_run_prints_the_commands_and_makes_nothing(run, tmp_path):
     into = tmp_path / "raw"
-    options = ["--scenario", "decode_d128_b16", "--tool", "rocprofv3", "--dry-run", "--into", str(into)]
+    options = ["--scenario", "decode_d128_b16", "--tool", "rocprofv3", "--dry-run", "--out", str(into)]
     code, out, _ = run("run", *options)
     assert code == 0
     lines = out.splitlines()

@@ -180,7 +180,7 @@ def test_the_command_runs_reads_and_explains(stand_in, tmp_path, capsys, monkeyp
     monkeypatch.setenv("COLUMNS", "200")
     options = ["--scenario", "decode_d128_b16", "--size", "small", "--tool", "ncu", "--arch", "sm_90"]
     with pytest.raises(SystemExit) as ended:
-        main(["profile", "run", *options, "--kernel", "attention_3d|reduce", "--into", str(tmp_path / "raw")])
+        main(["profile", "run", *options, "--kernel", "attention_3d|reduce", "--out", str(tmp_path / "raw")])
     out = capsys.readouterr().out
     assert not ended.value.code
     assert "kernel_unified_attention_3d on sm_90" in out
@@ -299,7 +299,7 @@ def test_the_command_s_time_limit(stand_in, tmp_path, capsys):
     options = ["--scenario", "decode_d128_b16", "--size", "small", "--tool", "rocprofv3", "--arch", "gfx950"]
     for limit, said in (("0", "the timeout must be more than 0 seconds"), ("0.2", "rocprofv3 was stopped after 0.2 s")):
         with pytest.raises(SystemExit) as ended:
-            main(["profile", "run", *options, "--into", str(tmp_path / f"raw{limit}"), "--timeout", limit])
+            main(["profile", "run", *options, "--out", str(tmp_path / f"raw{limit}"), "--timeout", limit])
         assert ended.value.code
         assert said in " ".join(capsys.readouterr().err.split())
 

@@ -1,4 +1,4 @@
-"""Routing as rows and as a table."""
+"""Routing as rows and as a list."""
 
 import io
 
@@ -8,7 +8,7 @@ from rich.console import Console
 from workbench.device import load_device
 from workbench.errors import ParameterError
 from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
-from workbench.route import COLUMNS, route_rows, route_table
+from workbench.route import COLUMNS, route_list, route_rows
 from workbench.scenarios import load_set
 
 DECODE = UnifiedAttentionProblem(
@@ -57,11 +57,11 @@ def test_a_set_gives_a_row_a_scenario():
 
 def rendered(*arguments, width=200):
     console = Console(file=io.StringIO(), width=width)
-    console.print(route_table(*arguments))
+    console.print(route_list(*arguments))
     return console.file.getvalue()
 
 
-def test_the_table_names_the_device_and_every_scenario():
+def test_the_list_names_the_device_and_every_scenario():
     scenarios = load_set("default")
     text = rendered(scenarios, load_device("mi355x"))
     assert "Routes: AMD Instinct MI355X" in text
@@ -69,12 +69,21 @@ def test_the_table_names_the_device_and_every_scenario():
         assert scenario.name in text
 
 
-def test_the_table_keeps_names_whole_at_80_columns():
-    assert "decode_d128_b16" in rendered(load_set("default")[:1], load_device("mi355x"), width=80)
+def test_at_80_columns_a_route_takes_a_few_whole_lines():
+    lines = rendered(load_set("default")[:1], load_device("mi355x"), width=80).splitlines()
+    assert any(line.startswith("decode_d128_b16  3d  grid 4 x 2 x 32, 8 / 1024") for line in lines)
+    assert len(lines) <= 12
+    assert max(map(len, lines)) <= 80
 
 
-def test_the_table_without_a_device_says_what_it_assumes():
+def test_reasons_of_all_rows_stand_once():
+    text = rendered(load_set("gqa"))
+    assert text.count("No device is given") == 1
+    assert text.index("No device is given") < text.index("gqa_group5")
+
+
+def test_the_list_without_a_device_says_what_it_assumes():
     text = rendered(DECODE)
     assert "path of mi355x, geometry of the interpreter" in text
-    assert "8 / 1024" in text
-    assert "4 x 2 x 4: num_stages=1 tile_size=128" in text
+    assert "grid 4 x 2 x 4, 8 / 1024 workgroups / target" in text
+    assert "num_stages=1 tile_size=128" in text

@@ -8,7 +8,7 @@ import pytest
 from workbench import scenario_files, scenario_sizes
 from workbench.errors import ScenarioError
 from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
-from workbench.scenarios import find, load_all, load_file, load_set, set_description, set_names
+from workbench.scenarios import find, load_all, load_file, load_named, load_set, set_description, set_names
 
 COUNTS = {"default": 13, "creative": 21, "dense": 10, "fmha": 26, "gqa": 4, "serving": 11}
 
@@ -74,9 +74,11 @@ def test_a_user_s_file(tmp_path):
     path = write(tmp_path, UNIFIED)
     (scenario,) = load_file(path)
     assert scenario.problem.seq_lens == ((1, 100), (3, 50), (3, 50))
-    assert load_set("mine", path=path) == (scenario,)
-    with pytest.raises(ScenarioError, match="holds the set 'mine', not 'default'"):
-        load_set("default", path=path)
+    assert load_named(str(path)) == (scenario,)
+    with pytest.raises(
+        ScenarioError, match=r"'mine\.yaml'.*a file of your own is given by its path, which ends in \.json"
+    ):
+        load_named("mine.yaml")
 
 
 def test_a_scenario_overrides_common_and_null_unsets(tmp_path):
@@ -100,14 +102,20 @@ def scenario_with(**changes):
     ("content", "message"),
     [
         ("{", "line 1: not valid JSON"),
+        ("[" * 100_000, "not readable as JSON, it nests too deep"),
+        ("9" * 5000, "not readable as JSON, Exceeds the limit"),
         ([], "must hold one JSON object with set, kind"),
+        (UNIFIED | {"description": 3}, "description must be a string, got 3"),
+        (scenario_with(name="\ud800"), "scenario 0 must be an object with a printable name"),
+        (scenario_with(seq_lens=[[1, 2, 10**11]]), "seq_lens must be a list of .*count <= 1048576"),
+        (scenario_with(seq_lens=[[1, 10**18]]), "kv_len must be at most 2147483647"),
         (UNIFIED | {"kinds": 1}, "unknown kinds; accepted are set, kind, description, common, scenarios"),
         (UNIFIED | {"kind": "paged"}, "kind must be one of unified, dense, got 'paged'"),
-        (UNIFIED | {"set": 3}, "set must be a non-empty string, got 3"),
+        (UNIFIED | {"set": 3}, "set must be a printable string, got 3"),
         (UNIFIED | {"scenarios": {}}, "scenarios must be a list of at least one object"),
         (UNIFIED | {"common": []}, "common must be an object of problem fields"),
         (UNIFIED | {"common": {"heads": 1}}, "common: unknown heads; accepted are seq_lens, num_query_heads"),
-        (UNIFIED | {"scenarios": [{"seq_lens": [[1, 1]]}]}, "scenario 0 must be an object with a name"),
+        (UNIFIED | {"scenarios": [{"seq_lens": [[1, 1]]}]}, "scenario 0 must be an object with a printable name"),
         (UNIFIED | {"scenarios": UNIFIED["scenarios"] * 2}, "two scenarios are called 'one'"),
         (scenario_with(soft_cap=1), "scenario 'one': unknown soft_cap; accepted are .*softcap"),
         (scenario_with(head_size="64"), "scenario 'one': head_size must be an integer, got '64'"),

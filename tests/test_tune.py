@@ -260,7 +260,7 @@ def test_the_timed_command_writes_winners_and_says_where(space_file, monkeypatch
     content = {"set": "mine", "kind": "unified", "scenarios": [scenario | {"head_size": 32, "block_size": 16}]}
     (tmp_path / "mine.json").write_text(json.dumps(content))
     out = tmp_path / "h200.json"
-    command = ["tune", "--file", str(tmp_path / "mine.json"), "--space", str(space_file), "--rounds", "5"]
+    command = ["tune", "--set", str(tmp_path / "mine.json"), "--space", str(space_file), "--rounds", "5"]
     command += ["--records", str(tmp_path / "records"), "--out", str(out)]
     with pytest.raises(SystemExit) as end:
         main(command)

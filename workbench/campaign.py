@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.device import detect_device, load_device
 from workbench.errors import BackendUnavailable, ParameterError, ReportError
+from workbench.json_text import parse_json
 from workbench.problem import UnifiedAttentionProblem
 from workbench.resources import checkout_root
 from workbench.scenarios import load_set, set_names
@@ -85,7 +86,7 @@ def plan_campaign(folder: Path) -> tuple[Step, ...]:
     for scenario, lane in PROFILED:
         options = ("--scenario", scenario, *(("--lane", lane) if lane else ()))
         raw = _first_free(folder / "profiles" / scenario)
-        steps.append(Step(f"profile {scenario}", (*workbench, "profile", "run", *options, "--into", str(raw))))
+        steps.append(Step(f"profile {scenario}", (*workbench, "profile", "run", *options, "--out", str(raw))))
     for name in ("default", "serving", "dense"):
         kept = ("--records", str(folder / "tune" / name), "--out", str(folder / "tuned.json"), "--update")
         steps.append(Step(f"tune {name}", (*workbench, "tune", "--set", name, "--limit", _TUNED_SPECS, *kept)))
@@ -143,7 +144,7 @@ def read_outcomes(folder: Path) -> tuple[Outcome, ...]:
             raise ReportError(f"{folder} is no folder of a campaign: it has no {STATUS}; name a new one with --out")
         return ()
     try:
-        rows: list[dict[str, Any]] = json.loads(path.read_text())["steps"]
+        rows: list[dict[str, Any]] = parse_json(path.read_text())["steps"]
         return tuple(Outcome(**row | {"command": tuple(row["command"])}) for row in rows)
     except (ValueError, KeyError, TypeError) as error:
         raise ReportError(f"{path} is damaged: {error}; name a new folder with --out") from error

@@ -1,4 +1,4 @@
-"""What the dispatcher would do, as rows and as a table: the body of `workbench route`."""
+"""What the dispatcher would do, as rows and as a list: the body of `workbench route`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from workbench.spec import Unified3DSpec
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rich.table import Table
+    from rich.console import Group, RenderableType
 
     Problem: TypeAlias = UnifiedAttentionProblem | DenseAttentionProblem
     Routable: TypeAlias = Problem | Scenario | Iterable[Problem | Scenario]
@@ -44,22 +44,41 @@ def route_rows(routable: Routable, device: Device | None = None, lane: str = "au
     return [_row(name, problem, device, lane) for name, problem in _named_problems(routable)]
 
 
-def route_table(routable: Routable, device: Device | None = None, lane: str = "auto") -> Table:
-    """The rows of `route_rows` as a table that names the device and is readable from 80 columns on."""
-    from rich.table import Table
+def route_list(routable: Routable, device: Device | None = None, lane: str = "auto") -> Group:
+    """The rows of `route_rows` one below the other, each over the whole width: for terminals from 80 columns on.
+
+    Reasons that hold for all of several rows stand once, below the device.
+    """
+    from rich.console import Group
     from rich.text import Text
 
+    rows = route_rows(routable, device, lane)
     where = device.title if device else f"path of {DEFAULT_DEVICE}, geometry of the interpreter"
-    table = Table(title=f"Routes: {where}", show_lines=True)
-    table.add_column("scenario", overflow="fold", max_width=32)
-    table.add_column("lane")
-    table.add_column("grid / target", justify="right")
-    table.add_column("launch grid, spec, reasons", ratio=1)
-    for row in route_rows(routable, device, lane):
+    shared = [reason for reason in rows[0]["reasons"] if all(reason in row["reasons"] for row in rows)]
+    shared = shared if len(rows) > 1 else []
+    parts: list[RenderableType] = [Text(f"Routes: {where}", style="bold"), *(_indented(each) for each in shared)]
+    for row in rows:
         launch = " x ".join(map(str, row["launch grid"]))
-        why = Text("\n").join([Text(f"{launch}: {row['spec']}", style="bold"), *map(Text, row["reasons"])])
-        table.add_row(row["scenario"], row["lane"], f"{row['workgroups']} / {row['target']}", why)
-    return table
+        parts += [
+            Text.assemble(
+                ("\n" + row["scenario"], "bold"),
+                ("  " + row["lane"], "cyan"),
+                f"  grid {launch}, {row['workgroups']} / {row['target']} {_UNITS[row['lane'] == 'dense']}",
+            ),
+            _indented(row["spec"], "dim"),
+            *(_indented(reason) for reason in row["reasons"] if reason not in shared),
+        ]
+    return Group(*parts)
+
+
+_UNITS = ("workgroups / target", "work items / programs")
+
+
+def _indented(text: str, style: str = "") -> RenderableType:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    return Padding(Text(text, style), (0, 0, 0, 2))
 
 
 def _named_problems(routable: Routable) -> list[tuple[str, Problem]]:

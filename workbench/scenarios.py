@@ -46,15 +46,9 @@ def set_description(name: str) -> str:
     return _own_file(name).description
 
 
-def load_set(name: str, size: Size = "full", path: str | Path | None = None) -> tuple[Scenario, ...]:
-    """The scenarios of a set: one of `set_names()`, or with `path` the set of that name in a user's file.
-
-    ScenarioError if the set or size is unknown or the file is malformed.
-    """
-    file = _own_file(name) if path is None else read_scenario_file(Path(path))
-    if file.set != name:
-        raise ScenarioError(f"{path}: holds the set {file.set!r}, not {name!r}; ask for {file.set!r}")
-    return _scenarios(file, size)
+def load_set(name: str, size: Size = "full") -> tuple[Scenario, ...]:
+    """The scenarios of one of `set_names()`. ScenarioError if the set or size is unknown."""
+    return _scenarios(_own_file(name), size)
 
 
 def load_file(path: str | Path, size: Size = "full") -> tuple[Scenario, ...]:
@@ -65,6 +59,16 @@ def load_file(path: str | Path, size: Size = "full") -> tuple[Scenario, ...]:
 def load_all(size: Size = "full") -> tuple[Scenario, ...]:
     """The scenarios of all sets that the workbench brings."""
     return tuple(scenario for name in set_names() for scenario in load_set(name, size))
+
+
+def load_named(name: str, size: Size = "full") -> tuple[Scenario, ...]:
+    """The scenarios that a command or a notebook calls so: a set by its name, `all`, or a user's file ending in .json.
+
+    ScenarioError if there is no such set or file, or if it is malformed.
+    """
+    if name.endswith(".json"):
+        return load_file(name, size)
+    return load_all(size) if name == "all" else load_set(name, size)
 
 
 def find(name: str, size: Size = "full") -> Scenario:
@@ -82,7 +86,7 @@ def _own_file(name: str) -> ScenarioFile:
     if name not in set_names():
         raise ScenarioError(
             f"there is no scenario set {name!r}; the sets are {', '.join(set_names())}, "
-            "and a file of your own is given by its path"
+            "and a file of your own is given by its path, which ends in .json"
         )
     return read_scenario_file(data_path("scenarios", f"{name}.json"))
 

@@ -27,6 +27,7 @@ from workbench.cli import (
     scenarios,
     tune,
 )
+from workbench.cli.given import refuse_empty
 from workbench.errors import WorkbenchError
 
 EXIT_USER_ERROR = 2
@@ -75,7 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        app(args=report.join_parameters(given), prog_name="workbench")
+        arguments = report.join_parameters(given)
+        refuse_empty(arguments)
+        app(args=arguments, prog_name="workbench")
     except WorkbenchError as error:
         if os.environ.get("WORKBENCH_DEBUG") == "1":
             raise

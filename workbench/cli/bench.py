@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from workbench.cli.route import Lane
-from workbench.cli.select import FileOption, NamesOption, SetOption, Size, SizeOption, choose
+from workbench.cli.options import (
+    MOST_ROUNDS,
+    Cache,
+    CacheOption,
+    Lane,
+    NamesArgument,
+    SeedOption,
+    SetOption,
+    Size,
+    SizeOption,
+)
+from workbench.cli.select import choose
 
 if TYPE_CHECKING:
     from workbench.records import Record
 
 
-class Cache(StrEnum):
-    """State of the caches before a timed call."""
-
-    WARM = "warm"
-    COLD = "cold"
-
-
 def bench(
-    names: NamesOption = None,
+    names: NamesArgument = None,
     set_name: SetOption = None,
-    file: FileOption = None,
     size: SizeOption = Size.FULL,
     lanes: Annotated[
         list[Lane] | None, typer.Option("--lane", help="Lane of the unified kernels; repeatable. Default: auto.")
@@ -45,9 +46,9 @@ def bench(
         list[str] | None,
         typer.Option("--baseline", help="sdpa, aiter, ...; auto: all that are here. Repeatable. Default: none."),
     ] = None,
-    cache: Annotated[Cache, typer.Option("--cache", help="State of the caches before a call.")] = Cache.WARM,
-    rounds: Annotated[int, typer.Option("--rounds", min=3, help="Samples of each candidate.")] = 30,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 0,
+    cache: CacheOption = Cache.WARM,
+    rounds: Annotated[int, typer.Option("--rounds", min=3, max=MOST_ROUNDS, help="Samples of each candidate.")] = 30,
+    seed: SeedOption = 0,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="NEWFILE", help="Records with all samples; default: a new file in reports/."),
@@ -64,7 +65,7 @@ def bench(
     from workbench.records import write_records
 
     path = new_record_file(out, "bench")
-    scenarios = choose(names, set_name, file, size)
+    scenarios = choose(names, set_name, size)
     console = Console()
     with Console(stderr=True).status("Starting") as status:
         records = bench_scenarios(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,8 +11,17 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from workbench.cli.route import Lane
-from workbench.cli.select import Size
+from workbench.cli.given import refuse_given
+from workbench.cli.options import (
+    LARGEST_SEED,
+    CodeKernelOption,
+    Lane,
+    LdsOption,
+    SeedOption,
+    Size,
+    SpecOption,
+    TritonOption,
+)
 from workbench.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -30,13 +39,8 @@ def emulate(
     ],
     lane: Annotated[Lane | None, typer.Option("--lane", help="Lane of a unified scenario; default: auto.")] = None,
     size: Annotated[Size | None, typer.Option("--size", help="Size of the scenario; default: small.")] = None,
-    triton: Annotated[
-        str | None, typer.Option("--triton", metavar="VERSION", help="Compile with it; default: the installed one.")
-    ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--spec", "--set", metavar="FIELD=VALUE", help="Change the spec that dispatch picks; repeatable."),
-    ] = None,
+    triton: TritonOption = None,
+    changes: SpecOption = None,
     grid: Annotated[str | None, typer.Option("--grid", help="Of a FILE: workgroups, such as 4,1,1.")] = None,
     args: Annotated[
         list[str] | None,
@@ -51,22 +55,30 @@ def emulate(
         list[str] | None,
         typer.Option("--out", metavar="NAME=FILE", help="Of a FILE: save a tensor to a new .npy or .pt; repeatable."),
     ] = None,
-    kernel: Annotated[str | None, typer.Option("--kernel", help="One kernel of a FILE that holds several.")] = None,
-    lds: Annotated[
-        int | None, typer.Option("--lds", metavar="BYTES", help="Of a FILE: LDS of a workgroup, where it is dynamic.")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")] = 0,
+    kernel: CodeKernelOption = None,
+    lds: LdsOption = None,
+    seed: SeedOption = 0,
     order_seed: Annotated[
         int | None,
-        typer.Option("--order-seed", min=0, help="Random order of waves and loads; default: loads as late as allowed."),
+        typer.Option(
+            "--order-seed",
+            min=0,
+            max=LARGEST_SEED,
+            help="Random order of waves and loads; default: loads as late as allowed.",
+        ),
     ] = None,
     no_races: Annotated[bool, typer.Option("--no-races", help="Do not look for LDS races, which is faster.")] = False,
     csv: Annotated[
-        Path | None, typer.Option("--csv", help="Write the counters to this new file, as rocprofv3.")
+        Path | None,
+        typer.Option("--csv", metavar="NEWFILE", help="Write the counters to this new file, as rocprofv3."),
     ] = None,
     trace: Annotated[
         Path | None,
-        typer.Option("--trace", help="Write every L2 request to this new .parquet or .csv, a row a cache line."),
+        typer.Option(
+            "--trace",
+            metavar="NEWFILE",
+            help="Write every L2 request to this new .parquet or .csv, a row a cache line.",
+        ),
     ] = None,
 ) -> None:
     """Execute gfx950 machine code on the CPU and print counters and hazards. Needs no GPU.
@@ -78,7 +90,7 @@ def emulate(
 
     run = _Run(order_seed, not no_races, _new(csv, (".csv",)), _new(trace, None))
     if Path(name).suffix.lower() in SUFFIXES:
-        _refuse(
+        refuse_given(
             {"--lane": lane, "--size": size, "--triton": triton, "--spec": changes},
             f"for scenarios; {name} is a file, which runs as it is",
         )
@@ -86,7 +98,7 @@ def emulate(
             raise ParameterError(f"{name} is a file: say on how many workgroups to run it, such as --grid 4,1,1")
         _emulate_file(run, Path(name), grid, args or (), outputs=outputs or (), kernel=kernel, lds_bytes=lds, seed=seed)
     else:
-        _refuse(
+        refuse_given(
             {"--grid": grid, "--arg": args, "--out": outputs, "--kernel": kernel, "--lds": lds},
             f"for a file of machine code; {name} is taken for a scenario, since it does not end in .amdgcn or the like",
         )
@@ -117,12 +129,6 @@ class _Run:
             Console().print(f"Trace: {write_trace(results, self.trace):,} requests in {self.trace}", highlight=False)
         if any(finding.certain for result in results for finding in result.findings):
             raise typer.Exit(1)
-
-
-def _refuse(options: Mapping[str, object], reason: str) -> None:
-    wrong = [option for option, value in options.items() if value is not None]
-    if wrong:
-        raise ParameterError(f"{', '.join(wrong)}: {reason}")
 
 
 def _new(path: Path | None, suffixes: Sequence[str] | None) -> Path | None:

@@ -43,13 +43,15 @@ def check(
     from workbench.errors import GoldenError
     from workbench.golden import check_pair, recorded_pairs
 
-    pairs = [
-        (version, name)
-        for version, name in recorded_pairs()
-        if (not triton or version in triton) and (not target or name in target)
-    ]
-    if not pairs:
-        raise GoldenError(f"no such golden record; on record: {recorded_pairs()}; to make one: workbench golden update")
+    recorded = recorded_pairs()
+    pairs = [(v, name) for v, name in recorded if (not triton or v in triton) and (not target or name in target)]
+    unknown = {*(triton or ()), *(target or ())} - {word for pair in recorded for word in pair}
+    if unknown or not pairs:
+        known = "; ".join(f"{name} with Triton {version}" for version, name in recorded) or "nothing"
+        raise GoldenError(
+            f"no golden record of {', '.join(sorted(unknown)) or 'these together'}; on record: {known}; "
+            "to make one: workbench golden update"
+        )
     results = [_run(partial(check_pair, every=every), version, name, variant) for version, name in pairs]
     if not all(result.passed for result in results):
         raise typer.Exit(1)

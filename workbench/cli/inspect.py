@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from workbench.cli.new_file import check_new
-from workbench.cli.route import Lane
-from workbench.cli.select import Size, SizeOption
+from workbench.cli.given import check_new, refuse_given
+from workbench.cli.options import CodeKernelOption, Lane, LdsOption, Size, SpecOption, TritonOption
 from workbench.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -32,25 +31,23 @@ def inspect(
     files: Annotated[
         list[Path] | None, typer.Argument(metavar="FILE", help="Machine code: .amdgcn, .s or .hsaco.")
     ] = None,
-    kernel: Annotated[str | None, typer.Option("--kernel", help="One kernel of a file that holds several.")] = None,
-    lds: Annotated[
-        int | None, typer.Option("--lds", help="LDS of a workgroup in bytes, where the file does not say.")
-    ] = None,
+    kernel: CodeKernelOption = None,
+    lds: LdsOption = None,
     warps: Annotated[
-        int | None, typer.Option("--warps", help="Waves of a workgroup, where the file does not say.")
+        int | None,
+        typer.Option("--warps", min=1, max=16, help="Of a FILE: waves of a workgroup, where it does not say."),
     ] = None,
     scenario: Annotated[str | None, typer.Option("--scenario", help="Compile and inspect what serves this.")] = None,
-    lane: Annotated[Lane, typer.Option("--lane", help="Lane of a unified scenario.")] = Lane.AUTO,
-    size: SizeOption = Size.FULL,
-    target: Annotated[str, typer.Option("--target", help="gfx950 or gfx942.")] = "gfx950",
-    triton: Annotated[str, typer.Option("--triton", help="Triton version; default: the installed one.")] = "",
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="Change the spec that dispatch picks; repeatable."),
-    ] = None,
+    lane: Annotated[Lane | None, typer.Option("--lane", help="Lane of a unified scenario; default: auto.")] = None,
+    size: Annotated[Size | None, typer.Option("--size", help="Size of the scenario; default: full.")] = None,
+    target: Annotated[str | None, typer.Option("--target", help="Of a scenario: gfx950 (default) or gfx942.")] = None,
+    triton: TritonOption = None,
+    changes: SpecOption = None,
     against: Annotated[
         list[str] | None,
-        typer.Option("--against", metavar="FIELD=VALUE", help="Set beside it the spec changed like this; repeatable."),
+        typer.Option(
+            "--against", metavar="FIELD=VALUE,...", help="Set beside it the spec changed like this; repeatable."
+        ),
     ] = None,
     assembly: Annotated[
         Listing, typer.Option("--assembly", help="Print the assembly too, source lines beside it.")
@@ -59,18 +56,26 @@ def inspect(
 ) -> None:
     """Say what machine code costs and what limits it. Needs no GPU.
 
-    One kernel is shown whole, two are set side by side. `--set` changes both sides, `--against` the second alone.
+    One kernel is shown whole, two are set side by side. `--spec` changes both sides, `--against` the second alone.
     """
-    if bool(files) == bool(scenario):
+    if bool(files) == (scenario is not None):
         raise ParameterError("give machine-code files, or --scenario NAME; `workbench scenarios` lists the names")
     check_new(html)
+    of_scenarios = {"--lane": lane, "--size": size, "--target": target, "--triton": triton, "--spec": changes}
     if files:
-        for name, given in (("--set", changes), ("--against", against)):
-            if given:
-                raise ParameterError(f"{name} changes the spec of a --scenario; files are inspected as they are")
+        refuse_given(of_scenarios | {"--against": against}, "for a --scenario; files are inspected as they are")
         sides = _inspect_files(files, kernel, lds, warps)
     else:
-        sides = _inspect_scenario(scenario or "", size, lane, target, triton, changes or [], against)
+        refuse_given({"--kernel": kernel, "--lds": lds, "--warps": warps}, "for machine-code files, not a --scenario")
+        sides = _inspect_scenario(
+            scenario or "",
+            size or Size.FULL,
+            lane or Lane.AUTO,
+            target or "gfx950",
+            triton or "",
+            changes or (),
+            against,
+        )
     _show(sides, assembly, html)
 
 

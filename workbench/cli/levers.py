@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from workbench.cli.new_file import check_new
-from workbench.cli.select import Size, SizeOption
+from workbench.cli.given import check_new
+from workbench.cli.options import CsvOption, Size, SizeOption, SpecOption, TritonOption
 
 if TYPE_CHECKING:
     from workbench.levers import KernelLevers
@@ -21,11 +20,6 @@ levers = typer.Typer(help="Every optimisation lever: list them, compare their ma
 KernelOption = Annotated[str, typer.Option("--kernel", help="Kernel by name; `workbench levers` lists them.")]
 ScenarioOption = Annotated[
     str | None, typer.Option("--scenario", help="What to compile; default: the kernel's own choice.")
-]
-CsvOption = Annotated[Path | None, typer.Option("--csv", metavar="NEWFILE", help="Write the rows to this new file.")]
-ChangesOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="FIELD=VALUE", help="Change the spec that dispatch picks; repeatable."),
 ]
 DEFAULT_KERNEL = "gfx950-dense"
 
@@ -42,6 +36,7 @@ def list_levers(
     from workbench.levers import find_kernel, load_kernels
     from workbench.levers.show import registry_list, registry_row, write_csv
 
+    check_new(csv)
     kernels = load_kernels() if kernel is None else (find_kernel(kernel),)
     for each in kernels:
         Console().print(registry_list(each), highlight=False)
@@ -53,11 +48,12 @@ def list_levers(
 def table(
     kernel: KernelOption = DEFAULT_KERNEL,
     triton: Annotated[
-        str | None, typer.Option("--triton", help="Triton versions, such as 3.6.0,3.9.0; default: all at hand.")
+        list[str] | None,
+        typer.Option("--triton", metavar="VERSION", help="Compile with it; repeatable. Default: all at hand."),
     ] = None,
     scenario: ScenarioOption = None,
     size: SizeOption = Size.FULL,
-    changes: ChangesOption = None,
+    changes: SpecOption = None,
     lever: Annotated[
         list[str] | None, typer.Option("--lever", metavar="FIELD", help="Only this lever; repeatable. Default: all.")
     ] = None,
@@ -79,12 +75,11 @@ def table(
     check_new(csv)
     found = find_kernel(kernel)
     problem, base = _base(found, scenario, size, changes)
-    versions = triton.split(",") if triton else list(triton_versions())
     with Console(stderr=True).status(f"Levers of {kernel}") as status:
         rows = lever_table(
             found,
             problem,
-            versions,
+            triton or list(triton_versions()),
             base=base,
             levers=lever or (),
             beside=_beside(found, problem),
@@ -105,10 +100,10 @@ def table(
 @levers.command("strip")
 def strip(
     kernel: KernelOption = DEFAULT_KERNEL,
-    triton: Annotated[str, typer.Option("--triton", help="Triton version; default: the installed one.")] = "",
+    triton: TritonOption = None,
     scenario: ScenarioOption = None,
     size: SizeOption = Size.FULL,
-    changes: ChangesOption = None,
+    changes: SpecOption = None,
 ) -> None:
     """Show the hot loop's schedule, one character per instruction, in program order."""
     from workbench.inspection import inspect_spec
@@ -117,7 +112,7 @@ def strip(
 
     problem, spec = _base(find_kernel(kernel), scenario, size, changes)
     with Console(stderr=True).status(f"Compiling {kernel}"):
-        inspection = inspect_spec(problem, spec, triton_version=triton)[0]
+        inspection = inspect_spec(problem, spec, triton_version=triton or "")[0]
     slots = schedule(inspection)
     console = Console(highlight=False, soft_wrap=True)
     console.print(inspection.title, style="bold", markup=False)

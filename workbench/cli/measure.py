@@ -9,6 +9,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from workbench.cli.given import names
+from workbench.cli.options import DryRunOption, OnlyOption, SkipOption
+
 
 def measure(
     expect: Annotated[
@@ -19,11 +22,9 @@ def measure(
         Path | None,
         typer.Option("--out", help="The folder; one that is there goes on. Default: a new one in reports/."),
     ] = None,
-    only: Annotated[
-        str | None, typer.Option("--only", metavar="A,B", help="Only these steps: bench, tune, ...")
-    ] = None,
-    skip: Annotated[str | None, typer.Option("--skip", metavar="C", help="Not these.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands and run nothing.")] = False,
+    only: OnlyOption = None,
+    skip: SkipOption = None,
+    dry_run: DryRunOption = False,
 ) -> None:
     """Measure this GPU: tests, all scenario sets, profiles, a sweep of specs, every report. Takes hours.
 
@@ -32,7 +33,6 @@ def measure(
     Ends with code 1 when any step failed.
     """
     from workbench.campaign import check_gpu, choose, plan_campaign, read_outcomes, run_campaign
-    from workbench.cli.report_all import names
     from workbench.device import load_device
     from workbench.report.run import REPORTS, fresh_folder
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from workbench.cli.route import Lane
-from workbench.cli.select import Size, SizeOption
-from workbench.errors import ParameterError, ProfileError
+from workbench.cli.given import check_new
+from workbench.cli.options import CsvOption, DryRunOption, Lane, LaneOption, Size, SizeOption
+from workbench.errors import ParameterError
 
 if TYPE_CHECKING:
     from workbench.profile import Derivation, Profile
@@ -28,7 +28,6 @@ DeviceOption = Annotated[
     str | None,
     typer.Option("--device", help="The GPU by name (mi355x, ...), for CUs and XCDs where the files do not say."),
 ]
-CsvOption = Annotated[Path | None, typer.Option("--csv", help="Write the figures to this new file.")]
 
 
 class By(StrEnum):
@@ -64,7 +63,7 @@ def explain(
     """
     from workbench.profile.show import show_comparison, show_profile
 
-    _refuse_existing(csv)
+    check_new(csv)
     first = _derived(path, arch, device, kernel, by)
     console = Console()
     if against is None:
@@ -79,7 +78,7 @@ def explain(
 @profile.command("run")
 def run(
     scenario: Annotated[str, typer.Option("--scenario", help="Scenario by name.")],
-    lane: Annotated[Lane, typer.Option("--lane", help="Lane of a unified scenario.")] = Lane.AUTO,
+    lane: LaneOption = Lane.AUTO,
     size: SizeOption = Size.FULL,
     tool: Annotated[ProfilerName, typer.Option("--tool", help="auto: what fits the GPU here.")] = ProfilerName.AUTO,
     kernel: Annotated[
@@ -87,12 +86,16 @@ def run(
         typer.Option("--kernel", help="Kernels to profile, a regular expression; default: the workbench's own."),
     ] = None,
     launches: Annotated[int, typer.Option("--launches", min=1, help="Profiled calls.")] = 3,
-    into: Annotated[Path | None, typer.Option("--into", help="New folder for the raw files.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="NEWFOLDER", help="Folder of the raw files; default: a new one in reports/."),
+    ] = None,
     arch: Annotated[str | None, typer.Option("--arch", help="Architecture; default: that of the GPU here.")] = None,
     timeout: Annotated[
-        float | None, typer.Option("--timeout", help="Seconds that each pass may take; default: half an hour.")
+        float | None,
+        typer.Option("--timeout", metavar="SECONDS", help="Stop a pass after so long; default: half an hour."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands and run nothing.")] = False,
+    dry_run: DryRunOption = False,
     csv: CsvOption = None,
 ) -> None:
     """Profile a scenario's kernels with rocprofv3 or ncu and explain the result. Needs the GPU and the profiler.
@@ -100,16 +103,19 @@ def run(
     The raw files stay in a new folder, with the commands that made them.
     """
     from workbench.profile.plan import OWN_KERNELS, Target, plan_commands
-    from workbench.profile.run import SECONDS_A_PASS, new_folder, run_commands
+    from workbench.profile.run import SECONDS_A_PASS, check_timeout, new_folder, run_commands
+    from workbench.profile.table import kernel_pattern
     from workbench.scenarios import find
 
-    _refuse_existing(csv)
+    check_new(csv)
     if find(scenario, size.value).kind == "dense" and lane is not Lane.AUTO:
         raise ParameterError(f"{scenario} is a dense scenario and has no lanes; leave --lane out")
     chosen, architecture = _tool_and_architecture(tool, arch)
+    wanted, limit = kernel or OWN_KERNELS, SECONDS_A_PASS if timeout is None else timeout
+    kernel_pattern(wanted)
+    check_timeout(limit)
     target = Target(scenario, lane.value, size.value, launches)
-    folder = new_folder(target, into)
-    wanted = kernel or OWN_KERNELS
+    folder = new_folder(target, out)
     commands = plan_commands(chosen, architecture, target, folder, wanted)
     if dry_run:
         for command in commands:
@@ -121,7 +127,7 @@ def run(
         def tell(command: Command) -> None:
             status.update(f"Profiling {scenario}: {command.name} of {len(commands)}")
 
-        result = run_commands(chosen, commands, folder, tell, SECONDS_A_PASS if timeout is None else timeout)
+        result = run_commands(chosen, commands, folder, tell, limit)
     _explain_run(console, result, wanted, architecture, folder, csv)
 
 
@@ -162,16 +168,10 @@ def _tool_and_architecture(tool: ProfilerName, arch: str | None) -> tuple[Tool, 
     return chosen, arch
 
 
-def _refuse_existing(csv: Path | None) -> None:
-    if csv is not None and csv.exists():
-        raise ProfileError(f"{csv} exists; give a new file name")
-
-
 def _write(csv: Path | None, derivations: list[tuple[str, Derivation]]) -> None:
     if csv is None:
         return
     import pandas as pd
 
     frames = [derived.to_frame().assign(profile=name) for name, derived in derivations]
-    csv.parent.mkdir(parents=True, exist_ok=True)
     pd.concat(frames, ignore_index=True).to_csv(csv, index=False)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from workbench.cli.options import Lane, ReportsOption, SetOption, TimeoutOption
 from workbench.errors import ParameterError
 
 _PARAMETER_FLAGS = ("-p", "--parameter")
@@ -37,59 +37,43 @@ class ReportSize(StrEnum):
 
 def report(
     name: Annotated[str, typer.Argument(help="A notebook of the workbench by name, e.g. parity, or the path of one.")],
-    set_name: Annotated[str | None, typer.Option("--set", help="Scenario set, or a scenario file.")] = None,
-    lanes: Annotated[str | None, typer.Option("--lanes", help="Lanes, separated by commas: auto,2d,3d.")] = None,
+    set_name: SetOption = None,
+    lanes: Annotated[
+        list[Lane] | None, typer.Option("--lane", help="Lane of the unified kernels; repeatable. Default: all.")
+    ] = None,
     size: Annotated[ReportSize | None, typer.Option("--size", help="auto: small without a GPU.")] = None,
     device: Annotated[Backend | None, typer.Option("--device", help="cuda also means ROCm.")] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder in which the report's own folder is made; default: reports.")
-    ] = None,
+    out: ReportsOption = None,
     parameters: ParametersOption = None,
-    timeout: Annotated[
-        float | None, typer.Option("--timeout", min=1, metavar="SECONDS", help="Stop the whole run after so long.")
-    ] = None,
+    timeout: TimeoutOption = None,
     list_parameters: Annotated[bool, typer.Option("--list", help="List the notebook's parameters and stop.")] = False,
 ) -> None:
     """Run a notebook into a report: executed notebook, one HTML file, records, manifest.
 
     Ends with code 1 when anything in the report failed, with code 2 before anything runs when a parameter is wrong.
     """
+    from workbench.parity.harness import resolve_device
     from workbench.report import find_notebook, notebook_parameters, run_report
+    from workbench.scenarios import load_named
 
     console = Console(soft_wrap=True, highlight=False)
     if list_parameters:
         for parameter in notebook_parameters(find_notebook(name)).values():
             console.print(parameter.describe(), markup=False)
         return
-    options = {"set_name": set_name, "lanes": lanes, "size": size, "device": device}
+    options = {"set_name": set_name, "lanes": ",".join(lanes) if lanes else None, "size": size, "device": device}
     values = {key: str(value) for key, value in options.items() if value is not None}
     if set_name is not None:
-        _check_set(set_name)
+        # Refused here rather than in a cell of the report; likewise a device that is not there.
+        load_named(set_name)
     if device is not None:
-        _check_device(str(device))
+        resolve_device(str(device))
     result = run_report(name, values | split_parameters(parameters or ()), out, timeout=timeout)
     for failure in result.failed:
         console.print(f"failed: {failure}", style="red", markup=False)
     console.print(f"Report: {result.html}", markup=False)
     if result.failed:
         raise typer.Exit(1)
-
-
-def _check_set(set_name: str) -> None:
-    """Refuse a misspelt set or a malformed scenario file here, rather than in a cell of the report."""
-    from workbench.scenarios import load_file, load_set
-
-    if set_name.endswith(".json"):
-        load_file(set_name)
-    elif set_name != "all":
-        load_set(set_name)
-
-
-def _check_device(device: str) -> None:
-    """Refuse a device that is not there, likewise."""
-    from workbench.parity.harness import resolve_device
-
-    resolve_device(device)
 
 
 def join_parameters(arguments: Sequence[str]) -> list[str]:

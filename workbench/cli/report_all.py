@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
+from workbench.cli.given import names
+from workbench.cli.options import OnlyOption, ReportsOption, Size, SkipOption, TimeoutOption
 from workbench.cli.report import ParametersOption, split_parameters
 
 if TYPE_CHECKING:
@@ -17,28 +17,17 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 
-class SuiteSize(StrEnum):
-    """Sizes that all studies have."""
-
-    SMALL = "small"
-    FULL = "full"
-
-
 def report_all(
     size: Annotated[
-        SuiteSize | None, typer.Option("--size", help="For each notebook with a size; default: as each declares.")
+        Size | None, typer.Option("--size", help="For each notebook with a size; default: as each declares.")
     ] = None,
-    only: Annotated[str | None, typer.Option("--only", metavar="A,B", help="Only these notebooks.")] = None,
-    skip: Annotated[str | None, typer.Option("--skip", metavar="C", help="Not these.")] = None,
+    only: OnlyOption = None,
+    skip: SkipOption = None,
     jobs: Annotated[
         int | None, typer.Option("--jobs", min=1, metavar="N", help="Studies at once; default: one per core.")
     ] = None,
-    timeout: Annotated[
-        float | None, typer.Option("--timeout", min=1, metavar="SECONDS", help="Limit of each study; default: 3600.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder in which the run's own folder is made; default: reports.")
-    ] = None,
+    timeout: TimeoutOption = None,
+    out: ReportsOption = None,
     parameters: ParametersOption = None,
 ) -> None:
     """Run every notebook into one folder with an index page; a study that fails stops no other.
@@ -65,11 +54,6 @@ def report_all(
         raise typer.Exit(INTERRUPTED)
     if result.status != "ok":
         raise typer.Exit(1)
-
-
-def names(text: str | None) -> list[str]:
-    """The names of a list with commas."""
-    return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
 def _print(result: SuiteResult) -> None:

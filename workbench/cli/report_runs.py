@@ -26,6 +26,7 @@ def list_reports(out: FolderOption = _REPORTS) -> None:
     from workbench.report.find import describe_notebook
     from workbench.report.runs import find_runs
 
+    runs = find_runs(out)
     console = Console(highlight=False)
     console.print("Notebooks", style="bold")
     for name in known_notebooks():
@@ -34,7 +35,6 @@ def list_reports(out: FolderOption = _REPORTS) -> None:
         console.print(Text.assemble("  ", (name, "bold"), "  ", (described.title, "dim")))
         _indented(console, described.question)
         _indented(console, "parameters: " + ", ".join(notebook_parameters(path)), style="dim")
-    runs = find_runs(out)
     console.print(f"\nReports in {out}/" if runs else f"\nNo reports in {out}/ yet.", style="bold", markup=False)
     for run in runs:
         _print_run(console, run)

@@ -8,7 +8,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from workbench.cli.select import FileOption, Size, SizeOption, load
+from workbench.cli.options import Size, SizeOption
+from workbench.cli.select import choose
 from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
 
 if TYPE_CHECKING:
@@ -16,16 +17,15 @@ if TYPE_CHECKING:
 
 
 def scenarios(
-    set_name: Annotated[str | None, typer.Argument(metavar="SET", help="The set to list; all sets without it.")] = None,
-    file: FileOption = None,
+    set_name: Annotated[
+        str | None,
+        typer.Argument(metavar="SET|FILE", help="A set by its name, all, or a .json file; without it, the sets."),
+    ] = None,
     size: SizeOption = Size.FULL,
 ) -> None:
     """List the scenario sets, or the scenarios of one set or file."""
-    console = Console()
-    if set_name is None and file is None:
-        console.print(_table_of_sets())
-    else:
-        console.print(_table_of_scenarios(load(set_name, file, size)))
+    table = _table_of_sets() if set_name is None else _table_of_scenarios(choose(None, set_name, size))
+    Console().print(table)
 
 
 def _table_of_sets() -> Table:

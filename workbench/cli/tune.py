@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from workbench.cli.bench import Cache
-from workbench.cli.select import FileOption, NamesOption, SetOption, Size, SizeOption, choose
+from workbench.cli.options import (
+    LARGEST_SEED,
+    MOST_ROUNDS,
+    Cache,
+    CacheOption,
+    NamesArgument,
+    SetOption,
+    Size,
+    SizeOption,
+)
+from workbench.cli.select import choose
 from workbench.errors import BackendUnavailable, ParameterError
 
 if TYPE_CHECKING:
@@ -21,9 +30,8 @@ if TYPE_CHECKING:
 
 
 def tune(
-    names: NamesOption = None,
+    names: NamesArgument = None,
     set_name: SetOption = None,
-    file: FileOption = None,
     size: SizeOption = Size.FULL,
     kernels: Annotated[
         list[str] | None, typer.Option("--kernel", help="Only this kernel's space; repeatable. Default: all that fit.")
@@ -35,9 +43,11 @@ def tune(
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Try so many specs of each space, chosen at random.")
     ] = None,
-    cache: Annotated[Cache, typer.Option("--cache", help="State of the caches before a call.")] = Cache.WARM,
-    rounds: Annotated[int, typer.Option("--rounds", min=3, help="Samples of each spec; finals take three times.")] = 20,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the inputs and of --limit.")] = 0,
+    cache: CacheOption = Cache.WARM,
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=3, max=MOST_ROUNDS, help="Samples of each spec; finals take three times.")
+    ] = 20,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=LARGEST_SEED, help="Of the inputs and of --limit.")] = 0,
     jobs: Annotated[
         int | None, typer.Option("--jobs", min=1, help="Compiling processes; default: one per CPU.")
     ] = None,
@@ -79,7 +89,7 @@ def tune(
     from workbench.tune.space import load_spaces
     from workbench.tune.sweep import Plan
 
-    scenarios = choose(names, set_name, file, size)
+    scenarios = choose(names, set_name, size)
     timing = TimingPlan(rounds=rounds, cache=cache.value)
 
     def plan(device: Device, version: str, target: str = "") -> Plan:

@@ -49,7 +49,7 @@ def command_line(plan: Plan) -> str:
     words += ["--size", state.size] if state.size != "full" else []
     words += ["--target", state.target] if state.target != "gfx950" else []
     words += ["--triton", state.triton] if state.triton else []
-    words += [word for name, text in changed_fields(plan).items() for word in ("--set", f"{name}={text}")]
+    words += [word for name, text in changed_fields(plan).items() for word in ("--spec", f"{name}={text}")]
     return shlex.join(words)
 
 

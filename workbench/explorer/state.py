@@ -1,4 +1,4 @@
-"""What is chosen on one side of the explorer. Values are text, as `--set` of the command line takes them."""
+"""What is chosen on one side of the explorer. Values are text, as `--spec` of the command line takes them."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def lever_table(
 
 
 def spell(value: Setting) -> str:
-    """A setting as `--set` takes it."""
+    """A setting as `--spec` takes it."""
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 

@@ -15,7 +15,7 @@ from workbench.parity.recording import Session, lost_record
 from workbench.parity.timing import TimingPlan
 from workbench.problem import DenseAttentionProblem
 from workbench.records import Record
-from workbench.scenarios import Scenario, Size, load_all, load_file, load_set
+from workbench.scenarios import Scenario, Size, load_named
 
 OnDone = Callable[[int, int, str], None]
 
@@ -28,12 +28,7 @@ def choose_scenarios(set_name: str, size: str, device: str, only: Sequence[str] 
     chosen: Size = "full" if resolve_device(device).type == "cuda" else "small"
     if size != "auto":
         chosen = size  # type: ignore[assignment]
-    if set_name == "all":
-        found = load_all(chosen)
-    elif set_name.endswith(".json"):
-        found = load_file(set_name, chosen)
-    else:
-        found = load_set(set_name, chosen)
+    found = load_named(set_name, chosen)
     unknown = sorted(set(only) - {scenario.name for scenario in found})
     if unknown:
         names = ", ".join(scenario.name for scenario in found)

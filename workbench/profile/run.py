@@ -36,8 +36,14 @@ def new_folder(target: Target, into: Path | None) -> Path:
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     folder = into or Path("reports") / f"profile-{target.scenario}-{target.lane}-{stamp}"
     if folder.exists():
-        raise ProfileError(f"{folder} exists; raw files are never overwritten: name a new folder with --into")
+        raise ProfileError(f"{folder} exists; raw files are never overwritten: name a new folder with --out")
     return folder.resolve()
+
+
+def check_timeout(timeout: float) -> None:
+    """ParameterError unless there are seconds in it."""
+    if not timeout > 0:
+        raise ParameterError(f"the timeout must be more than 0 seconds, got {timeout:g}")
 
 
 def run_commands(
@@ -53,8 +59,7 @@ def run_commands(
     longer is stopped with all that it started. ProfilerMissing (its text has the commands), ProfilerForbidden,
     ProfilerTimeout or ProfilerFailed where there is no profile; ParameterError for a timeout that is not positive.
     """
-    if not timeout > 0:
-        raise ParameterError(f"the timeout must be more than 0 seconds, got {timeout:g}")
+    check_timeout(timeout)
     try:
         program = find_tool(tool)
     except ProfilerUnavailable as error:

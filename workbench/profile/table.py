@@ -81,16 +81,21 @@ class Profile:
 
     def only(self, kernel: str) -> Profile:
         """The part whose kernel names the regular expression finds. ProfileError if it finds none."""
-        try:
-            pattern = re.compile(kernel)
-        except re.error as error:
-            raise ProfileError(f"{kernel!r} is no regular expression: {error}") from None
+        pattern = kernel_pattern(kernel)
         names = [name for name in self.dispatches["kernel"].unique() if pattern.search(name)]
         if not names:
             known = ", ".join(short_name(name, 60) for name in self.dispatches["kernel"].unique()[:8])
             raise ProfileError(f"no kernel matches {kernel!r}; the profile has {known}")
         table, dispatches = (frame[frame["kernel"].isin(names)] for frame in (self.table, self.dispatches))
         return replace(self, table=table, dispatches=dispatches)
+
+
+def kernel_pattern(text: str) -> re.Pattern[str]:
+    """The regular expression that chooses kernels. ProfileError for a text that is none."""
+    try:
+        return re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ProfileError(f"{text!r} is no regular expression: {error}") from None
 
 
 def clean_name(name: str) -> str:

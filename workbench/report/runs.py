@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import ReportError
+from workbench.json_text import parse_json
 from workbench.report.manifest import MANIFEST
 from workbench.report.outcome import Outcome
 
@@ -41,7 +41,9 @@ class Run:
 
 
 def find_runs(folder: Path) -> list[Run]:
-    """The reports in a folder, the newest first; [] if there is no such folder."""
+    """The reports in a folder, the newest first; [] if there is no such folder. ReportError for a file."""
+    if folder.is_file():
+        raise ReportError(f"{folder} is a file; --out names the folder of the reports")
     if not folder.is_dir():
         return []
     runs = [_unfinished(path) or load_run(path) for path in folder.iterdir() if path.is_dir() and _is_report(path)]
@@ -68,7 +70,7 @@ def find_run(name: str | None, folder: Path) -> Run:
 def load_run(path: Path) -> Run:
     """Read a report's manifest. ReportError if it has none, or one that is malformed."""
     try:
-        facts = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        facts = parse_json((path / MANIFEST).read_text(encoding="utf-8"))
         name, several = facts["name"], facts.get("kind") == "all"
         outcomes = tuple(map(Outcome.from_dict, facts["studies"])) if several else (_single(path, facts),)
         page = path / ("index.html" if several else f"{name}.html")
