@@ -1,6 +1,7 @@
 """One result = one typed record; records are stored as Parquet and never overwritten."""
 
 from workbench.records.frame import to_frame
+from workbench.records.kept import keep_records
 from workbench.records.parquet import SCHEMA_VERSION, check_new_file, read_records, write_records
 from workbench.records.record import (
     BACKENDS,
@@ -11,7 +12,7 @@ from workbench.records.record import (
     Record,
     is_performance,
 )
-from workbench.records.stored import stored_devices, stored_records, stored_sets
+from workbench.records.stored import stored_devices, stored_records, stored_sets, stored_study_record
 
 __all__ = [
     "BACKENDS",
@@ -23,10 +24,12 @@ __all__ = [
     "Record",
     "check_new_file",
     "is_performance",
+    "keep_records",
     "read_records",
     "stored_devices",
     "stored_records",
     "stored_sets",
+    "stored_study_record",
     "to_frame",
     "write_records",
 ]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from workbench.errors import ParameterError
 from workbench.records.parquet import read_records
-from workbench.records.record import Record
+from workbench.records.record import Problem, Record
+from workbench.spec import KernelSpec
 
 
 def stored_devices() -> tuple[str, ...]:
@@ -40,3 +42,17 @@ def stored_records(device: str, sets: Sequence[str]) -> list[Record]:
             f"there are some of {', '.join(stored_devices())}"
         )
     return found
+
+
+@functools.lru_cache(maxsize=1)
+def _study_records() -> dict[tuple[Problem, KernelSpec | None, str], Record]:
+    from workbench.resources import data_path
+
+    files = sorted(data_path("measured").glob("*/studies/*.parquet"))
+    found = [record for file in files for record in read_records(file)]
+    return {(record.problem, record.spec, record.candidate): record for record in found}
+
+
+def stored_study_record(problem: Problem, spec: KernelSpec, candidate: str) -> Record | None:
+    """What a study once measured of that candidate: data/measured/<device>/studies/<study>.parquet."""
+    return _study_records().get((problem, spec, candidate))

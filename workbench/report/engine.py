@@ -17,6 +17,7 @@ from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import Engine, papermill_engines
 from traitlets.config import Config
 
+from workbench.records.kept import FOLDER_VARIABLE
 from workbench.report.execute import kill_group
 from workbench.report.progress import PROGRESS_MIME, ProgressView
 
@@ -98,7 +99,7 @@ class ReportEngine(Engine):
                     view=options["view"],
                 )
                 try:
-                    return client.execute()
+                    return client.execute(env={**os.environ, FOLDER_VARIABLE: str(options["folder"].absolute())})
                 except (RuntimeError, OSError):
                     if client.started or attempt == START_ATTEMPTS:
                         raise

@@ -33,7 +33,10 @@ def require_papermill() -> None:
 def execute_notebook(
     source: Path, output: Path, parameters: dict[str, Any], *, timeout: float | None, view: ProgressView
 ) -> str | None:
-    """Execute source into output. Returns None, or one line that says where and why it failed."""
+    """Execute source into output, whose folder takes the records that the notebook keeps.
+
+    Returns None, or one line that says where and why it failed.
+    """
     import nbformat
     import papermill
     from papermill.parameterize import parameterize_notebook
@@ -54,6 +57,7 @@ def execute_notebook(
                 progress_bar=False,
                 deadline=deadline,
                 view=view,
+                folder=output.parent,
             )
         )
     except papermill.PapermillExecutionError as error:

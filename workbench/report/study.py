@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from workbench.environment import environment_facts
 from workbench.errors import ParameterError, RecordError, ReportError
+from workbench.records.kept import RECORDS
 from workbench.report.execute import execute_notebook
 from workbench.report.find import describe_notebook
 from workbench.report.headlines import Headline, read_headlines
@@ -23,7 +24,6 @@ from workbench.report.progress import ProgressView
 from workbench.report.words import format_moment
 
 OUT_DIR = "out_dir"
-RECORDS = "records.parquet"
 _VERSIONED = ("papermill", "nbclient", "nbconvert", "nbformat", "ipykernel", "matplotlib")
 _LISTED_FAILURES = 20
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from workbench.parity.plots import Picture
 from workbench.studies.frames import BLUE, GREY, ORANGE, RED, VIOLET, frame_table, panels, tidy, variant_table
+from workbench.studies.timed_words import timed_bullet
+from workbench.studies.unified_levers import untimed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,9 +94,7 @@ def cost_table(study: LeverStudy) -> Table:
         "spilled VGPRs": "spilled", "SGPRs": "SGPRs", "waves per SIMD": "waves per SIMD", "code": "code bytes",
         "cycles per 64 keys": "cycles per 64 keys", "time": "time, us",
     }  # fmt: skip
-    times = study.find(study.baseline, "time")
-    why = f" No times: {times.text}." if times is not None and times.value is None else ""
-    return variant_table(study, figures, f"gfx950, Triton {study.triton_version}.{why}")
+    return variant_table(study, figures, f"gfx950, Triton {study.triton_version}. {untimed(study)}".strip())
 
 
 def cost(study: LeverStudy, kernel: str, variant: str, figure: str) -> float | None:
@@ -131,8 +131,8 @@ def conclusion(frame: pd.DataFrame, cache: Cache, study: LeverStudy) -> str:
             f"{waits[0]:.0f} (static). The Gluon kernel keeps them, since it adds the block to the base.",
             "- One offset a key ends at 2^31 bytes in any case: past its range a buffer load gives zeros. The spec "
             "refuses it there.",
-            "- Only hardware can tell what global loads and spills cost in time, and what the larger page tables of "
-            "such a "
-            "cache do to address translation.",
+            *filter(None, [timed_bullet(study)]),
+            "- Only an MI355X can tell what global loads and spills cost there, and what the larger page tables of "
+            "such a cache do to address translation.",
         ]
     )

@@ -172,10 +172,10 @@ def _timed(*studies: LeverStudy) -> str:
     for study in studies:
         whole, line = gain(study, OFF, BUNDLE, "time"), study.find(BUNDLE, "time")
         if whole is not None and line is not None:
-            told.append(f"{whole:.3f} ({line.of})")
+            told.append(f"{1 / whole:.3g} times the time of no flag ({line.of})")
     if not told:
         return "Nothing was timed here: on a GPU this notebook times all variants in one session."
-    return f"Timed, the bundle gains {', '.join(told)} (measured)."
+    return f"Timed, the bundle takes {', '.join(told)} (measured)."
 
 
 def _together(rows: pd.DataFrame) -> str:

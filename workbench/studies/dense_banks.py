@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -58,7 +59,7 @@ class ReadPattern:
 def read_pattern(
     problem: DenseAttentionProblem, spec: DenseGeometry, operand: str, triton_version: str = ""
 ) -> ReadPattern:
-    """Addresses of the first read of K or V in the hot loop of a problem's kernel, wave 0 of workgroup 0.
+    """Addresses of the first read of K or V in the hot loop of a problem's kernel, wave 0 of a workgroup that meets it.
 
     ParameterError where the loop holds no such read, or does not run on the problem.
     """
@@ -82,8 +83,12 @@ def read_pattern(
     if not places:
         raise ParameterError(f"the hot loop holds no LDS read of {operand}")
     read = loop[min(places)]
-    debugger = Debugger(kernel, launch.grid, launch.args | tensors)
-    if debugger.run_to(read.line) is None:
+    # A block of rows whose tiles all meet the diagonal has a masked loop alone.
+    debuggers = (
+        Debugger(kernel, launch.grid, launch.args | tensors, first=place) for place in range(math.prod(launch.grid))
+    )
+    debugger = next((each for each in debuggers if each.run_to(read.line) is not None), None)
+    if debugger is None:
         raise ParameterError("the hot loop does not run on this problem; give it more keys")
     decoded = next(each for each in debugger.program.instructions if each.line == read.line)
     name = decoded.opcode.removeprefix("ds_read_")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from workbench.compiler.versions import installed_triton_version, triton_versions
 from workbench.errors import ParameterError
@@ -15,13 +15,14 @@ from workbench.problem import DenseAttentionProblem
 from workbench.spec_changes import change_spec
 from workbench.studies.lever_study import TARGET, lever_variants, spec_variants, study_variants
 from workbench.studies.lever_views import check_text, observed_speedup
+from workbench.studies.timed_words import timed_bullet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from workbench.levers.registry import Setting
     from workbench.scenarios import Scenario
-    from workbench.studies.lever_study import LeverStudy, Problem, Progress
+    from workbench.studies.lever_study import LeverStudy, Problem, Progress, Variant
 
 KERNEL = "gfx950-dense"
 PORTABLE = "dense"
@@ -96,8 +97,12 @@ def refusals(scenarios: Iterable[Scenario], lever: str, value: Setting) -> dict[
 
 TWINS = {"transposed_pv": "transposed_qk", "lazy_rescale": "lazy_rescale"}
 """Lever of the Gluon kernel -> the portable kernel's lever of the same idea."""
-TWIN_TILES = (32, 64, 128)
-"""Keys of a tile, which are geometry in the portable kernel and no lever of its registry."""
+TWIN_GEOMETRY: dict[str, dict[str, dict[str, Any]]] = {
+    "block_n": {f"block_n={keys}": {"block_n": keys} for keys in (32, 64, 128)},
+    "grid": {"default grid": {"grid": "default"}}
+    | {order: {"grid": "persistent", "persist_decode": order} for order in ("qb_major", "hkv_major")},
+}
+"""Lever of the Gluon kernel -> variants of the portable kernel, where the idea is geometry or several fields there."""
 
 
 def portable_studies(
@@ -108,22 +113,40 @@ def portable_studies(
     size: Size = "small",
     on_step: Progress | None = None,
 ) -> list[LeverStudy]:
-    """The portable kernel's lever (or TWIN_TILES for block_n), which any GPU can time; nothing if it is not wanted.
+    """The portable kernel's variants of the same idea, which any GPU can time; nothing if they are not wanted.
 
-    auto: where there is a GPU that the gfx950 kernel is not for.
+    auto: where there is a GPU that the gfx950 kernel is not for, or no GPU but stored records of their times; the
+    emulator is left out then.
     """
     from workbench.device import detect_device
 
-    device = detect_device()
-    wanted = choice == "yes" or (choice == "auto" and device is not None and device.arch != TARGET)
+    device, variants = detect_device(), _twins(scenario, lever)
+    recalled = device is None and any(map(_is_stored, variants))
+    wanted = choice == "yes" or (choice == "auto" and (recalled or (device is not None and device.arch != TARGET)))
     if not wanted:
         return []
-    if lever in TWINS:
-        return lever_studies(scenario, TWINS[lever], size=size, kernel=PORTABLE, on_step=on_step)
+    emulated = None if choice == "auto" and recalled else lambda each: emulated_problem(each, size)
+    return [study_variants(variants, small=emulated, on_step=on_step)]
+
+
+def _twins(scenario: Scenario, lever: str) -> list[Variant]:
     problem = dense(scenario.problem)
-    tiles = {f"{lever}={keys}": {lever: keys} for keys in TWIN_TILES}
-    variants = spec_variants(problem, base_of(find_kernel(PORTABLE), problem), tiles)
-    return [study_variants(variants, small=lambda each: emulated_problem(each, size), on_step=on_step)]
+    if lever in TWINS:
+        return lever_variants(PORTABLE, problem, TWINS[lever])
+    return spec_variants(problem, base_of(find_kernel(PORTABLE), problem), TWIN_GEOMETRY[lever])
+
+
+def _is_stored(variant: Variant) -> bool:
+    from workbench.records import stored_study_record
+
+    spec = variant.spec
+    return spec is not None and stored_study_record(variant.problem, spec, variant.name) is not None
+
+
+def twin_bullet(studies: Sequence[LeverStudy]) -> str:
+    """Times of `portable_studies`, to be put behind a conclusion; empty where there are none."""
+    told = timed_bullet(*studies, kernel="portable kernel")
+    return f"\n{told}" if told else ""
 
 
 def length_study(scenario: Scenario, lengths: Iterable[tuple[int, int]], *, triton_version: str = "") -> LeverStudy:
@@ -190,4 +213,4 @@ def times_text(study: LeverStudy) -> str:
     if timed:
         return f"Times are {timed[0].environment.get('device', 'this device')}'s (measured)."
     line = study.find(study.baseline, "time")
-    return f"Nothing was timed: {line.text if line else 'no variant gave a kernel'}."
+    return f"No time of the gfx950 kernel: {line.text if line else 'no variant gave a kernel'}."

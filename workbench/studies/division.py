@@ -69,16 +69,22 @@ def magic_of(divisor: int) -> Magic:
 
 
 def float_first_wrong(divisor: int) -> int | None:
-    """Smallest n in 0 .. 2^31 - 1 where truncating n times the float32 reciprocal is wrong; None up to 2^26."""
+    """Smallest n in 0 .. 2^31 - 1 where truncating n times the float32 reciprocal is wrong; None up to 2^26.
+
+    Rounding keeps the order, so a quotient is right on a whole run of equal ones if it is at both ends of it.
+    """
     import numpy as np
 
-    step = 2**20
-    reciprocal = np.float32(1) / np.float32(divisor)
-    for first in range(0, 2**26, step):
-        n = np.arange(first, first + step, dtype=np.int64)
-        wrong = np.flatnonzero((n.astype(np.float32) * reciprocal).astype(np.int64) != n // divisor)
-        if len(wrong):
-            return int(n[wrong[0]])
+    def wrong(n: Any) -> Any:
+        return n[(n.astype(np.float32) * reciprocal).astype(np.int64) != n // divisor]
+
+    reciprocal, step = np.float32(1) / np.float32(divisor), 2**20
+    for first in range(0, 2**26, step * divisor):
+        starts = np.arange(first, min(first + step * divisor, 2**26), divisor, dtype=np.int64)
+        ends = wrong(np.concatenate([starts, starts + divisor - 1]))
+        if len(ends):
+            start = int(ends.min()) // divisor * divisor
+            return int(wrong(np.arange(start, start + divisor, dtype=np.int64))[0])
     return None
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from workbench.parity.plots import Picture
 from workbench.studies.fp8_cache import conversions
 from workbench.studies.frames import COLOURS, MARKERS, frame_table, panels, tidy
+from workbench.studies.timed_words import timed_bullet
+from workbench.studies.unified_levers import untimed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,12 +81,9 @@ def kernel_table(study: LeverStudy) -> Table:
         "worst": "error over its limit (emulated)", "time": "time, us (measured)",
     }  # fmt: skip
     whole = dict.fromkeys(("vgprs", "lds", "waves", "writes", "instructions", "mfma", "cycles"), ",.0f")
-    times = study.find(study.baseline, "time")
-    why = f" No times: {times.text}." if times is not None and times.value is None else ""
     caption = (
         f"gfx950, Triton {study.triton_version}; conversions and writes of an iteration of the hot loop. The emulator "
-        f"ran "
-        f"32 queries against 320 keys.{why}"
+        f"ran 32 queries against 320 keys. {untimed(study)}".strip()
     )
     return frame_table(pd.DataFrame(rows), columns, caption, whole | {"worst": ".2f", "time": ".1f"})
 
@@ -136,8 +135,9 @@ def conclusion(accuracy: pd.DataFrame, moved: pd.DataFrame, study: LeverStudy) -
             f"and "
             f"may gain as much (modelled); a prefill that compute limits gains nothing from its bytes."
         )
+    lines += filter(None, [timed_bullet(study)])
     lines.append(
-        "- Only hardware can tell whether the dequantisation hides behind the loads, as the specification found, and "
+        "- Only an MI355X can tell whether the dequantisation hides behind the loads, as the specification found, and "
         "what "
         "clock either kernel holds. Calibrate scales on real keys: outliers, which normal values do not have, cost "
         "bits."

@@ -2,7 +2,7 @@
 
 The machine code that is taken apart is the problem's own for gfx950; the emulator runs a smaller problem of the same
 kind, and holds every output to float64. Times come from a GPU of the kernel's kind, all variants interleaved in one
-session; elsewhere the frame says why there are none.
+session; elsewhere from the records that came with the workbench, or the frame says why there are none.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from workbench.studies.lever_figures import (
     published_figures,
     static_figures,
 )
+from workbench.studies.times import timed_records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -179,15 +180,16 @@ def study_variants(
     published: Sequence[str] = (),
     triton_version: str = "",
     small: Callable[[Problem], Problem] | None = small_problem,
-    timing: TimingPlan | bool = True,
+    timing: TimingPlan | bool | str = True,
     seed: int = 0,
     on_step: Progress | None = None,
 ) -> LeverStudy:
     """Every figure of every variant.
 
     published: topics of data/published.csv. small: from a variant's problem to the one that the emulator runs; None
-    leaves the emulator out. timing: whether to time where there is a GPU that the kernels are for. on_step(done, total,
-    label) is called after each compilation and emulation. ParameterError for two variants of one name.
+    leaves the emulator out. timing: whether to time where there is a GPU that the kernels are for, how, or in words why
+    not. on_step(done, total, label) is called after each compilation and emulation. ParameterError for two variants of
+    one name.
     """
     from workbench.compiler import installed_triton_version
 
@@ -331,37 +333,54 @@ def emulate_checked(
     return Emulated(result.emulation, compare(result.out, expected, eager, problem.dtype), problem, result.out)
 
 
-def _measure(outcomes: Sequence[Outcome], timing: TimingPlan | bool, seed: int) -> None:
-    """Times of all variants that a GPU here is for, those of one problem in one session; else the reason."""
-    from workbench.parity.harness import Contestant, run_contestants
+def _measure(outcomes: Sequence[Outcome], timing: TimingPlan | bool | str, seed: int) -> None:
+    """Times of all variants that a GPU here is for, those of one problem in one session; else a stored record's.
+
+    Where there is neither, the reason.
+    """
+    from workbench.parity.harness import Contestant
     from workbench.parity.timing import TimingPlan
     from workbench.scenarios import Scenario
 
     plan = timing if isinstance(timing, TimingPlan) else TimingPlan()
-
     groups: dict[Problem, list[Contestant]] = {}
     for outcome in outcomes:
         variant = outcome.variant
         why = outcome.message if variant.spec is None else why_not_timed(variant.spec, timing)
         if why or variant.spec is None:
-            outcome.figures.append(absent_time(variant.name, why, "no GPU timing"))
+            _recall(outcome, why, timing)
         else:
             groups.setdefault(variant.problem, []).append(Contestant(variant.name, variant.lane, variant.spec))
     by_name = {outcome.variant.name: outcome for outcome in outcomes}
     for problem, contestants in groups.items():
         scenario = Scenario(describe(problem), "study", problem)
-        for record in run_contestants(scenario, contestants, seed=seed, plan=plan):
+        for record in timed_records(scenario, contestants, seed=seed, plan=plan):
             outcome = by_name[record.candidate]
             outcome.record = record
             outcome.figures += measured_figures(outcome.variant.name, record)
 
 
-def why_not_timed(spec: KernelSpec, timing: TimingPlan | bool = True) -> str:
+def _recall(outcome: Outcome, why: str, timing: TimingPlan | bool | str) -> None:
+    """The time of a record that comes with the workbench, or why there is none here."""
+    from workbench.records import stored_study_record
+
+    variant = outcome.variant
+    if timing and not isinstance(timing, str) and variant.spec is not None:
+        outcome.record = stored_study_record(variant.problem, variant.spec, variant.name)
+    if outcome.record is not None:
+        outcome.figures += measured_figures(variant.name, outcome.record, stored=True)
+    else:
+        outcome.figures.append(absent_time(variant.name, why, "no GPU timing"))
+
+
+def why_not_timed(spec: KernelSpec, timing: TimingPlan | bool | str = True) -> str:
     """Why a kernel of this spec cannot be timed here; nothing where it can."""
     from workbench.device import detect_device
 
     if timing is False:
         return "timing was not asked for"
+    if isinstance(timing, str):
+        return timing
     device = detect_device()
     if device is None:
         return "PyTorch sees no GPU here"

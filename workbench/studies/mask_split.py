@@ -6,6 +6,7 @@ launch and its errors emulated; times measured.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from workbench.device import Device
     from workbench.inspection import Inspection
     from workbench.parity.timing import TimingPlan
     from workbench.problem import UnifiedAttentionProblem
@@ -255,14 +257,20 @@ def emulated_frame(
 
 
 def timed_frame(scenarios: Iterable[Scenario], *, seed: int = 0, plan: TimingPlan | None = None) -> pd.DataFrame:
-    """Both variants of the kernel that dispatch picks for the GPU here, interleaved; empty without a GPU. Measured."""
+    """Both variants of the kernel that dispatch picks for the GPU here, interleaved. Measured.
+
+    Without a GPU those of the stored records, of the devices that have some.
+    """
     import pandas as pd
 
-    from workbench.device import detect_device
+    from workbench.device import detect_device, load_device
+    from workbench.records import stored_devices
 
-    device = detect_device()
-    rows = [] if device is None else [_timed(scenario, device, seed, plan) for scenario in scenarios]
-    return pd.DataFrame(rows, columns=_TIMED)
+    here = detect_device()
+    devices = [here] if here else [load_device(name) for name in stored_devices()]
+    pairs = itertools.product(devices, scenarios)
+    rows = [_timed(scenario, device, seed, plan, here is None) for device, scenario in pairs]
+    return pd.DataFrame(filter(None, rows), columns=_TIMED)
 
 
 _TIMED = [
@@ -271,18 +279,27 @@ _TIMED = [
 ]  # fmt: skip
 
 
-def _timed(scenario: Scenario, device: Any, seed: int, plan: TimingPlan | None) -> dict[str, Any]:
+def _timed(
+    scenario: Scenario, device: Device, seed: int, plan: TimingPlan | None, stored: bool
+) -> dict[str, Any] | None:
     from statistics import median
 
     from workbench.dispatch import select_path, select_spec
-    from workbench.parity.harness import Contestant, run_contestants
-    from workbench.parity.timing import TimingPlan
+    from workbench.parity.harness import Contestant
+    from workbench.studies.times import stored_records_of, timed_records
 
     problem = paged(scenario)
     lane = select_path(problem, device).lane
     spec: Any = select_spec(problem, device, lane).spec
     contestants = [Contestant(name, lane, spec.with_changes(**changed)) for name, changed in VARIANTS.items()]
-    one, split = run_contestants(scenario, contestants, seed=seed, plan=plan or TimingPlan())
+    found = (
+        stored_records_of(scenario.problem, contestants)
+        if stored
+        else timed_records(scenario, contestants, seed=seed, plan=plan)
+    )
+    if not found:
+        return None
+    one, split = found
     failed = next((record.message for record in (one, split) if not record.samples), "")
     name = f"speedup_over_{ONE}/{lane}"
     tiles = count_tiles(problem, spec.block_m, spec.tile_size)

@@ -262,7 +262,7 @@ def _measured(timed: pd.DataFrame) -> list[str]:
         for row in rows.itertuples()
     )
     lost, won = rows[rows["high"] < 1], rows[rows["low"] > 1]
-    text = f"- Measured here on {rows['hardware'].iloc[0]}, one loop over the split: {told}."
+    text = f"- Measured on {rows['hardware'].iloc[0]}, one loop over the split: {told}."
     if len(lost):
         text += f" The split lost with {lost['per_block'].min():.0f} to {lost['per_block'].max():.0f} tiles a workgroup"
         text += f", and won with {won['per_block'].min():.0f} or more." if len(won) else "."

@@ -196,6 +196,7 @@ def timed_records(
     from workbench.device import detect_device
     from workbench.parity.harness import run_lanes
     from workbench.parity.timing import TimingPlan
+    from workbench.records import keep_records
     from workbench.scenarios import Scenario
 
     if detect_device() is None:
@@ -207,4 +208,5 @@ def timed_records(
         found += run_lanes(scenario, ("2d", "3d"), timing=TimingPlan(rounds=rounds))
         if on_done:
             on_done(done, len(points), name)
+    keep_records(found)
     return found

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from workbench.parity.plots import Picture
 from workbench.studies.frames import COLOURS, GREEN, MARKERS, ORANGE, frame_table, panels, tidy
+from workbench.studies.timed_words import timed_bullet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,6 +145,7 @@ def conclusion(frame: pd.DataFrame, resident: pd.DataFrame, exact: pd.DataFrame,
             f"small "
             "problem (emulated): what it saves is a launch, which only a clock sees."
         )
+    lines += filter(None, [timed_bullet(study)])
     lines.append(
         "- Only hardware can tell the cost of the second launch, how well the workspace stays in the L2, and where "
         "bandwidth ends the gain. On a GPU this notebook times every number of segments in one session."

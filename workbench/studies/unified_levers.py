@@ -69,15 +69,21 @@ def changed_study(
     *,
     published: Sequence[str] = (),
     emulated: Callable[[Any], Any] | None = small_paged,
+    timing: bool | str = True,
     triton_version: str = "",
     seed: int = 0,
     on_step: Progress | None = None,
 ) -> LeverStudy:
-    """All named changes of the base side by side. emulated: from the problem to the emulator's; None leaves it out."""
+    """All named changes of the base side by side.
+
+    emulated: from the problem to the emulator's; None leaves it out. timing: whether to time where a GPU here can, or
+    in words why not.
+    """
     return study_variants(
         spec_variants(problem, base, changes),
         published=published,
         small=emulated,
+        timing=timing,
         triton_version=triton_version,
         seed=seed,
         on_step=on_step,
@@ -91,6 +97,11 @@ def cycles(study: LeverStudy, variant: str, figure: str = "cycles per 64 keys") 
 
 
 def untimed(study: LeverStudy) -> str:
-    """Why the study has no times, as a sentence; nothing where it has some."""
-    line = study.find(study.baseline, "time")
-    return f"No times: {line.text}." if line is not None and line.value is None else ""
+    """Why variants have no times, as a sentence that names them where others do; nothing where all have one."""
+    lines = [line for name in study.outcomes if (line := study.find(name, "time")) is not None]
+    missing = [line for line in lines if line.value is None]
+    if not missing:
+        return ""
+    reasons = "; ".join(dict.fromkeys(line.text for line in missing))
+    whose = "" if len(missing) == len(lines) else f" of {', '.join(line.variant for line in missing)}"
+    return f"No times{whose}: {reasons}."

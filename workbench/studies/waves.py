@@ -43,9 +43,20 @@ def waves_study(
         {f"{LEVER}={value}": {LEVER: value} for value in values},
         published=(LEVER,),
         emulated=small_paged if emulate else None,
+        timing=_why_no_lever() or True,
         triton_version=triton_version,
         on_step=on_step,
     )
+
+
+def _why_no_lever() -> str:
+    """Why the GPU here cannot tell the values apart; nothing where it can, or where there is none."""
+    from workbench.device import detect_device
+
+    device = detect_device()
+    if device is None or device.vendor == "amd":
+        return ""
+    return f"{device.title} has no {LEVER}: all values are one kernel there"
 
 
 def register_frame(study: LeverStudy, kernel: str) -> pd.DataFrame:
