@@ -16,13 +16,16 @@ from workbench.tolerance import compare
 DTYPES = ("fp16", "bf16", "fp32")
 
 
-def streamed(problem, inputs, tile=32, accumulate=torch.float32):
-    """Dense causal attention as a kernel does it: online softmax, unnormalised probabilities rounded per tile."""
+def streamed(problem, inputs, tile=32, accumulate=torch.float32, ahead=0):
+    """Dense causal attention as a kernel does it: online softmax, unnormalised probabilities rounded per tile.
+
+    ahead: keys beyond its own position that a row sees, which is wrong unless 0.
+    """
     kind = torch_dtype(problem.dtype)
     group = problem.group_size
     q = inputs.q.float().permute(0, 2, 1, 3)
     k, v = (x.float().permute(0, 2, 1, 3).repeat_interleave(group, 1) for x in (inputs.k, inputs.v))
-    rows = torch.arange(problem.seqlen_q)[:, None] + problem.causal_offset
+    rows = torch.arange(problem.seqlen_q)[:, None] + problem.causal_offset + ahead
     highest = torch.full((*q.shape[:3], 1), -1e30)
     total = torch.zeros_like(highest)
     out = torch.zeros_like(q).to(accumulate)
@@ -196,6 +199,38 @@ def test_shapes_and_reference_are_checked():
         compare(values[0], values, values, "fp16")
     with pytest.raises(TensorError, match="reference holds NaN or infinity"):
         compare(values, values * torch.nan, values, "fp16")
+
+
+@pytest.mark.parametrize("head_size", [1, 2, 3, 4, 8, 16])
+def test_heads_of_few_channels_pass_when_right_and_fail_with_a_wrong_mask(head_size):
+    """Single values may be small by chance, and the eager run exact there: neither says what rounding costs."""
+    changes = {"batch": 1, "head_size": head_size, "seqlen_q": 7, "seqlen_kv": 60}
+    for seed in range(12):
+        problem, inputs, reference, eager = dense_case(("bf16", "fp16", "fp32")[seed % 3], seed, **changes)
+        right = compare(streamed(problem, inputs), reference, eager, problem.dtype)
+        assert right.ok, right.describe()
+        for ahead in (-1, 1):
+            wrong = streamed(problem, inputs, ahead=ahead)
+            assert not compare(wrong, reference, eager, problem.dtype).ok
+
+
+def test_one_value_alone_is_judged_by_itself():
+    problem, inputs, reference, eager = dense_case(
+        "fp16", batch=1, num_query_heads=1, num_kv_heads=1, head_size=1, seqlen_q=1, seqlen_kv=40
+    )
+    assert compare(streamed(problem, inputs), reference, eager, "fp16").ok
+    assert not compare(reference * 1.02, reference, eager, "fp16").ok
+
+
+def test_rows_of_32_channels_are_held_to_their_own_scale():
+    reference = torch.ones(64, 32, dtype=torch.float64)
+    reference[20] = 2.0**-9
+    out = reference.clone()
+    out[20, 3] *= 1 + 3 * 2.0**-8
+    result = compare(out, reference, reference, "bf16")
+    assert (result.ok, result.n_over, result.worst_index) == (False, 1, (20, 3))
+    # 16 channels share their scale with the row beside them, which says more of it.
+    assert compare(out[:, :16], reference[:, :16], reference[:, :16], "bf16").n_over == 0
 
 
 @pytest.mark.parametrize("feature", ["softcap", "use_alibi", "use_qq_bias", "use_sinks", "sliding_window"])

@@ -3,7 +3,7 @@
 Let r be the float64 reference, a the kernel's output, e the eager low-precision run's, all [..., d] on the same rounded
 inputs; u the unit roundoff of the output dtype (half its epsilon), n its smallest normal number and w = 2^-24 the unit
 roundoff of float32. A row is one token of one head. Its yardstick is rho = max(n, RMS of r over the row), so that small
-outputs are held to small limits. Then
+outputs are held to small limits; heads of fewer than 32 channels: see below. Then
 
     |a - r|  <=  E  +  (2 u + 64 w) max(|r|, rho)              for every element,  E = max |e - r| over its row
     R(a)     <=  R(e)  +  sqrt(4/3) u + 64 w                   R(x) = RMS over all elements of (x - r) / rho
@@ -13,6 +13,11 @@ the second product, which moves the output by about u rho, and the output itself
 sqrt(4/3) u: the RMS of those two when all probabilities of a row round the same way (u) and the output's rounding is
 spread evenly (u / sqrt 3).
 64 w: float32 sums, exp2 and scores of magnitude up to some tens, in an order that differs from the eager run's.
+rho stands for the scale at which a row's products p_j v_j round. A head of few channels tells it badly: its one or two
+outputs may be small because the products cancel, while the probabilities round as ever; and the eager error may be
+small by chance. Rows of fewer than 32 channels therefore share rho and E with their neighbours (the other heads of the
+token, then the tokens beside it), 32 values together, and take the larger of that and their own. Where a pool has only
+m < 8 values, rho counts 8 / m times.
 A row whose reference is all zeros (nothing visible) gets no allowance, only E, and does not enter R.
 """
 
@@ -30,6 +35,10 @@ ROUNDINGS = 2.0
 RMS_ROUNDINGS = math.sqrt(4 / 3)
 FLOAT32_TERM = 64 * 2.0**-24
 
+POOL = 32
+"""Values that a row's scale is taken over at least: those of neighbouring rows too where the head has fewer."""
+FEW = 8
+"""Values below which even a pool tells the scale badly."""
 _CHUNK_ELEMENTS = 2**22  # 32 MiB in float64
 
 
@@ -106,8 +115,9 @@ def compare(
 
 def _accumulate(sums: _Sums, actual: torch.Tensor, reference: torch.Tensor, eager: torch.Tensor) -> None:
     head_size = reference.shape[-1]
-    step = max(1, _CHUNK_ELEMENTS // head_size)
-    rows = [tensor.reshape(-1, head_size).split(step) for tensor in (actual, reference, eager)]
+    # Equal chunks: none has too few rows for a pool.
+    chunks = -(-reference.numel() // _CHUNK_ELEMENTS)
+    rows = [tensor.reshape(-1, head_size).tensor_split(chunks) for tensor in (actual, reference, eager)]
     position = 0
     for chunk in zip(*rows, strict=True):
         a, r, e = (part.to(reference.device, torch.float64) for part in chunk)
@@ -123,12 +133,15 @@ def _add_chunk(sums: _Sums, a: torch.Tensor, r: torch.Tensor, e: torch.Tensor, p
     """a, r, e: [rows, d] float64; position: index of their first element in the whole tensor."""
     error = (a - r).abs()
     finite = torch.isfinite(error)
-    row_rms = r.square().mean(-1, keepdim=True).sqrt()
-    visible = row_rms > 0
-    yardstick = row_rms.clamp_min(sums.smallest_normal).masked_fill(~visible, 0.0)
+    row_square = r.square().mean(-1, keepdim=True)
+    visible = row_square > 0
     # Where the eager run overflows its dtype it is no guide, and the element gets the allowance alone.
     eager_error = (e - r).abs().nan_to_num(nan=0.0, posinf=0.0)
-    allowed = eager_error.amax(-1, keepdim=True) + sums.allowance * torch.maximum(r.abs(), yardstick)
+    row_error = eager_error.amax(-1, keepdim=True)
+    if r.shape[-1] < POOL:
+        row_square, row_error = _pooled(row_square, row_error, visible, r.shape[-1])
+    yardstick = row_square.sqrt().clamp_min(sums.smallest_normal).masked_fill(~visible, 0.0)
+    allowed = row_error + sums.allowance * torch.maximum(r.abs(), yardstick)
     # error / 0 is infinite beyond a limit of zero, and 0 / 0 lies on it.
     ratio = (error / allowed).masked_fill((error == 0) & (allowed == 0), 0.0).masked_fill(~finite, torch.inf)
 
@@ -146,6 +159,21 @@ def _add_chunk(sums: _Sums, a: torch.Tensor, r: torch.Tensor, e: torch.Tensor, p
     if worst_ratio > sums.worst_ratio:
         sums.worst_ratio, sums.worst_position = worst_ratio, position + worst
         sums.worst_abs, sums.worst_allowed = float(error.flatten()[worst]), float(allowed.flatten()[worst])
+
+
+def _pooled(
+    row_square: torch.Tensor, row_error: torch.Tensor, visible: torch.Tensor, head_size: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean square and largest eager error, [rows, 1], over a pool around each row; never less than the row's own."""
+    rows = row_square.shape[0]
+    count = min(-(-POOL // head_size), rows)
+    first = (torch.arange(rows, device=row_square.device) - count // 2).clamp(0, rows - count)
+    # Rows that see nothing have no part.
+    values = visible[:, 0].double().unfold(0, count, 1).sum(-1).clamp_min(1) * head_size
+    square = row_square[:, 0].unfold(0, count, 1).sum(-1) * head_size / values
+    square *= (FEW / values).clamp_min(1).square()
+    error = row_error[:, 0].unfold(0, count, 1).amax(-1)
+    return torch.maximum(row_square, square[first, None]), torch.where(visible, error[first, None], row_error)
 
 
 def _conclude(sums: _Sums, reference: torch.Tensor, rms_allowance: float) -> Comparison:
