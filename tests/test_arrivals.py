@@ -1,11 +1,16 @@
 """Counters for kernels that count arrivals: who owns them, and that every launch leaves them at zero."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from workbench import arrivals
 from workbench.arrivals import arrival_counters
 from workbench.attention import run_unified
+from workbench.compiler.plans import plan_without_storage
+from workbench.device import load_device
+from workbench.errors import SpecError
 from workbench.inputs import make_unified_inputs
 from workbench.problem import UnifiedAttentionProblem
 from workbench.spec import Unified3DSpec
@@ -21,6 +26,18 @@ def test_calls_in_graphs_share_no_counter():
     assert second.data_ptr() - first.data_ptr() == 32
     assert reserve.take(1) is None
     assert reserve.taken == 20
+
+
+@pytest.mark.parametrize("arch", ["gfx1100", "gfx1201"])
+def test_rdna_is_refused_for_it_counts_stores_apart(arch):
+    """`s_waitcnt vmcnt(0)` waits for stores on gfx9 only; gfx10 and later count them apart from loads."""
+    rdna = replace(load_device("mi355x"), arch=arch, wave_size=32)
+    with pytest.raises(SpecError, match=f"gfx9 GPUs .* this one is {arch}; use fused_reduce=False"):
+        run_unified(DECODE, make_unified_inputs(DECODE), spec=SPEC, device=rdna)
+    with pytest.raises(SpecError, match="fused_reduce"):
+        plan_without_storage(DECODE, SPEC, rdna)
+    assert len(plan_without_storage(DECODE, SPEC.with_changes(fused_reduce=False), rdna)) == 2
+    assert len(plan_without_storage(DECODE, SPEC, load_device("mi300x"))) == 1
 
 
 def test_a_counter_for_each_block_and_head_on_the_tensors_device():

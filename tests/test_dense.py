@@ -412,3 +412,10 @@ def test_inputs_of_another_problem_are_refused():
 def test_gpu_is_refused_for_cpu_tensors():
     with pytest.raises(BackendUnavailable, match="gpu"):
         dense_attention(*tensors(), backend="gpu")
+
+
+def test_a_run_of_what_is_no_problem_or_no_inputs():
+    with pytest.raises(ProblemError, match="problem must be a DenseAttentionProblem, got NoneType"):
+        run_dense(None, make_dense_inputs(problem()))
+    with pytest.raises(TensorError, match="inputs must be DenseInputs, as make_dense_inputs gives, got dict"):
+        run_dense(problem(), {})

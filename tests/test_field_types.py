@@ -43,3 +43,15 @@ def test_problems(change, message):
     if "softcap" not in change:
         with pytest.raises(ProblemError, match=message):
             DenseAttentionProblem(1, 4, 2, 5, 9, 32).with_changes(**change)
+
+
+def test_a_field_that_there_is_not():
+    """Of a copy it is refused with the known ones; the constructors leave it to Python, which names it too."""
+    dense = DenseAttentionProblem(1, 4, 2, 5, 9, 32)
+    with pytest.raises(ProblemError, match=r"DenseAttentionProblem has no field 'window'; it has .*use_sinks"):
+        dense.with_changes(window=3)
+    with pytest.raises(SpecError, match=r"DenseSpec has no field 'tile'; it has .*block_n"):
+        DenseSpec().with_changes(tile=3)
+    for kind in (DenseAttentionProblem, UnifiedAttentionProblem, DenseSpec, Unified3DSpec):
+        with pytest.raises(TypeError, match=rf"{kind.__name__}.*unexpected keyword argument 'tile'"):
+            kind(tile=3)

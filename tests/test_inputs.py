@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from workbench.dtypes import TORCH_DTYPES, bits, dtype_name, nan_bits, torch_dtype
-from workbench.errors import ProblemError, TensorError
+from workbench.errors import ParameterError, ProblemError, TensorError
 from workbench.input_checks import check_dense_inputs, check_unified_inputs
 from workbench.inputs import DenseInputs, UnifiedInputs, alibi_slopes, make_dense_inputs, make_unified_inputs
 from workbench.poison import fill_nan, poisoned_like, poisoned_output
@@ -197,3 +197,20 @@ def test_dtype_names_go_both_ways_and_others_are_refused():
         torch_dtype("half")
     with pytest.raises(ProblemError, match=r"no dtype name for torch\.float64"):
         dtype_name(torch.float64)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 1.5, "1", None, True])
+def test_a_seed_that_is_none(seed):
+    for make, problem in (
+        (make_unified_inputs, unified()),
+        (make_dense_inputs, DenseAttentionProblem(1, 4, 2, 5, 9, 32)),
+    ):
+        with pytest.raises(ParameterError, match=f"seed must be an integer in 0 .. .*, got {seed!r}"):
+            make(problem, seed=seed)
+
+
+def test_what_is_no_problem_of_the_kind():
+    with pytest.raises(ProblemError, match="problem must be a UnifiedAttentionProblem, got NoneType"):
+        make_unified_inputs(None)
+    with pytest.raises(ProblemError, match="problem must be a DenseAttentionProblem, got UnifiedAttentionProblem"):
+        make_dense_inputs(unified())

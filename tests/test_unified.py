@@ -371,6 +371,14 @@ def test_blocks_that_a_window_hides_and_an_expanded_output(device):
         run_unified(windowed, inputs, out=torch.empty_like(inputs.q[:1]).expand(inputs.q.shape))
 
 
+def test_a_run_of_what_is_no_problem_or_no_inputs():
+    given, inputs = problem(), make_unified_inputs(problem())
+    with pytest.raises(ProblemError, match="problem must be a UnifiedAttentionProblem, got NoneType"):
+        run_unified(None, inputs)
+    with pytest.raises(TensorError, match="inputs must be UnifiedInputs, as make_unified_inputs gives, got NoneType"):
+        run_unified(given, None)
+
+
 @pytest.mark.parametrize("name", BAD_CALLS)
 def test_bad_calls_fail_by_name_before_anything_runs(name):
     changes, error, message = BAD_CALLS[name]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import fields
 from functools import lru_cache
 from numbers import Integral, Real
 from types import NoneType
@@ -27,6 +29,14 @@ def check_field_types(instance: Any, error: type[WorkbenchError], kinds: tuple[t
         if parts[0] in kinds and not any(_is(value, part) for part in parts):
             words = " or ".join(_KINDS[part][1] for part in parts)
             raise error(f"{name} must be {words}, got {value!r}")
+
+
+def check_field_names(instance: Any, error: type[WorkbenchError], names: Iterable[str]) -> None:
+    """Raise `error` for the first name that is no field of the dataclass; the text lists those there are."""
+    known = [field.name for field in fields(instance)]
+    for name in names:
+        if name not in known:
+            raise error(f"{type(instance).__name__} has no field {name!r}; it has {', '.join(known)}")
 
 
 def _is(value: object, kind: Any) -> bool:

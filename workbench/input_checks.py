@@ -6,12 +6,21 @@ from typing import TYPE_CHECKING
 
 from workbench.dtypes import torch_dtype
 from workbench.errors import TensorError
+from workbench.inputs import DenseInputs, UnifiedInputs
+from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem, check_problem
 
 if TYPE_CHECKING:
     import torch
 
-    from workbench.inputs import DenseInputs, TensorBundle, UnifiedInputs
-    from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
+    from workbench.inputs import TensorBundle
+
+
+def check_kinds(problem: object, problem_kind: type, inputs: object, inputs_kind: type) -> None:
+    """Raise ProblemError or TensorError for arguments that are no problem and no inputs of these kinds."""
+    check_problem(problem, problem_kind)
+    if not isinstance(inputs, inputs_kind):
+        maker = "make_unified_inputs" if inputs_kind is UnifiedInputs else "make_dense_inputs"
+        raise TensorError(f"inputs must be {inputs_kind.__name__}, as {maker} gives, got {type(inputs).__name__}")
 
 
 def _check_tensor(name: str, tensor: torch.Tensor | None, shape: tuple[int, ...], dtype: str | None = None) -> None:
@@ -45,6 +54,7 @@ def check_block_table(problem: UnifiedAttentionProblem, block_table: torch.Tenso
 
 def check_unified_inputs(problem: UnifiedAttentionProblem, inputs: UnifiedInputs) -> None:
     """Raise TensorError unless every tensor has the problem's shape and dtype and all share a device."""
+    check_kinds(problem, UnifiedAttentionProblem, inputs, UnifiedInputs)
     heads = problem.num_query_heads
     cache_shape = (problem.num_blocks or 1, problem.block_size, problem.num_kv_heads, problem.head_size)
     _check_tensor("q", inputs.q, (problem.total_query_tokens, heads, problem.head_size), problem.q_dtype)
@@ -65,6 +75,7 @@ def check_unified_inputs(problem: UnifiedAttentionProblem, inputs: UnifiedInputs
 
 def check_dense_inputs(problem: DenseAttentionProblem, inputs: DenseInputs) -> None:
     """Raise TensorError unless every tensor has the problem's shape and dtype and all share a device."""
+    check_kinds(problem, DenseAttentionProblem, inputs, DenseInputs)
     q_shape = (problem.batch, problem.seqlen_q, problem.num_query_heads, problem.head_size)
     kv_shape = (problem.batch, problem.seqlen_kv, problem.num_kv_heads, problem.head_size)
     _check_tensor("q", inputs.q, q_shape, problem.dtype)

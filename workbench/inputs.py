@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 from itertools import accumulate
+from numbers import Integral
 from typing import Self
 
 import torch
@@ -12,7 +13,7 @@ import torch
 from workbench.dtypes import FP8_MAX, bits, nan_bits, torch_dtype
 from workbench.errors import ParameterError, ProblemError
 from workbench.poison import fill_nan
-from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem
+from workbench.problem import DenseAttentionProblem, UnifiedAttentionProblem, check_problem
 
 _DRAW_ELEMENTS = 2**24  # float32 elements drawn at once: 64 MiB whatever the cache's size
 _BEYOND_TABLE = (-1, 2**31 - 1)  # block ids that fault, or fail a bounds check, when dereferenced
@@ -92,14 +93,19 @@ class DenseInputs(TensorBundle):
 LARGEST_SEED = 2**63 - 1
 
 
+def _checked(seed: object) -> int:
+    """The seed as PyTorch's generators take it."""
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= int(seed) <= LARGEST_SEED:
+        raise ParameterError(f"seed must be an integer in 0 .. {LARGEST_SEED}, got {seed!r}")
+    return int(seed)
+
+
 class _Draw:
     """Random values made on the device that will hold them."""
 
     def __init__(self, seed: int, device: torch.device | str) -> None:
-        if not 0 <= seed <= LARGEST_SEED:
-            raise ParameterError(f"seed must be in 0 .. {LARGEST_SEED}, got {seed}")
         self.device = torch.device(device)
-        self.generator = torch.Generator(self.device).manual_seed(seed)
+        self.generator = torch.Generator(self.device).manual_seed(_checked(seed))
 
     def normal(
         self, shape: tuple[int, ...], dtype: torch.dtype, *, std: float = 1.0, mean: float = 0.0
@@ -198,6 +204,7 @@ def make_unified_inputs(
     past a sequence's end, ids outside the cache in the table entries past it, and huge values after the last length.
     fp8 tensors come with a scale of 0.5 .. 2, away from 1. Raises ProblemError if the cache is too small for all keys.
     """
+    check_problem(problem, UnifiedAttentionProblem)
     num_blocks = problem.num_blocks or 1
     if problem.blocks_needed > num_blocks:
         raise ProblemError(
@@ -205,7 +212,7 @@ def make_unified_inputs(
             f"num_blocks is {num_blocks}; raise num_blocks or leave it None"
         )
     draw = _Draw(seed, device)
-    order = torch.randperm(num_blocks, generator=torch.Generator().manual_seed(seed))
+    order = torch.randperm(num_blocks, generator=torch.Generator().manual_seed(_checked(seed)))
     block_ids = order[: problem.blocks_needed]
     table = _block_table(problem, block_ids, poison)
 
@@ -253,6 +260,7 @@ def make_dense_inputs(
     problem: DenseAttentionProblem, *, seed: int = 0, device: torch.device | str = "cpu", poison: bool = True
 ) -> DenseInputs:
     """Random operands for a dense problem. With `poison`, NaN follows the last row of q, k and v in their storage."""
+    check_problem(problem, DenseAttentionProblem)
     draw = _Draw(seed, device)
     dtype = torch_dtype(problem.dtype)
     q_std = _query_std(problem, 0.0)

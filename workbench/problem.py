@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from workbench.errors import ProblemError
-from workbench.field_types import check_field_types
+from workbench.field_types import check_field_names, check_field_types
 
 Dtype = Literal["fp16", "bf16", "fp32", "fp8_e4m3"]
 CausalAlignment = Literal["bottom_right", "top_left"]
@@ -32,6 +32,12 @@ def _require(condition: bool, message: str) -> None:
 
 
 LONGEST_LENGTH = 2**31 - 1
+
+
+def check_problem(problem: object, kind: type) -> None:
+    """Raise ProblemError for what is no problem of that kind."""
+    if not isinstance(problem, kind):
+        raise ProblemError(f"problem must be a {kind.__name__}, got {type(problem).__name__}")
 
 
 def _check_int(name: str, value: object, minimum: int) -> None:
@@ -190,6 +196,7 @@ class UnifiedAttentionProblem:
 
     def with_changes(self, **changes: object) -> UnifiedAttentionProblem:
         """A copy with some fields changed, validated again. Derived defaults stay as they are."""
+        check_field_names(self, ProblemError, changes)
         return replace(self, **changes)  # type: ignore[arg-type]
 
 
@@ -247,4 +254,5 @@ class DenseAttentionProblem:
 
     def with_changes(self, **changes: object) -> DenseAttentionProblem:
         """A copy with some fields changed, validated again."""
+        check_field_names(self, ProblemError, changes)
         return replace(self, **changes)  # type: ignore[arg-type]

@@ -6,11 +6,14 @@ A spec is independent of the problem; a unified spec's `check` says whether the 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from workbench.errors import SpecError
-from workbench.field_types import check_field_types
+from workbench.field_types import check_field_names, check_field_types
 from workbench.problem import UnifiedAttentionProblem
+
+if TYPE_CHECKING:
+    from workbench.device import Device
 
 PersistDecode = Literal["qb_major", "hkv_major", "gqa_pair", "gqa_pair_2phase", "auto"]
 Grid = Literal["default", "persistent"]
@@ -61,9 +64,7 @@ class KernelSpec:
 
     def with_changes(self, **changes: Any) -> Self:
         """A copy with some fields changed; an unknown field is an error that lists the known ones."""
-        known = [field.name for field in fields(self)]
-        for name in changes:
-            require(name in known, f"{type(self).__name__} has no field {name!r}; it has {', '.join(known)}")
+        check_field_names(self, SpecError, changes)
         return replace(self, **changes)
 
     def describe(self) -> str:
@@ -241,6 +242,15 @@ class Unified3DSpec(UnifiedSpec):
         super().__post_init__()
         check_tile("num_segments", self.num_segments, 1, 256)
         check_tile("reduce_num_warps", self.reduce_num_warps, 1, 16)
+
+    def check_device(self, device: Device | None) -> None:
+        """Raise SpecError for the fused reduction on RDNA: its stores are not among those that `vmcnt` counts there."""
+        if self.fused_reduce and device is not None and device.vendor == "amd":
+            require(
+                device.arch.startswith("gfx9"),
+                f"fused_reduce waits for stores as gfx9 GPUs (CDNA) count them, and this one is {device.arch}; "
+                "use fused_reduce=False",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,8 @@ from workbench.attention.gluon_limits import unified_obstacle
 from workbench.dispatch import select_path, select_spec
 from workbench.dtypes import TORCH_DTYPES, dtype_name
 from workbench.errors import SpecError, TensorError, UnsupportedError
-from workbench.input_checks import check_unified_inputs
+from workbench.input_checks import check_kinds, check_unified_inputs
+from workbench.inputs import UnifiedInputs
 from workbench.plan_unified import UnifiedCall, plan_2d, plan_3d
 from workbench.plan_unified_gfx950 import plan_2d_gfx950
 from workbench.problem import COMPUTE_DTYPES, MAX_I32_CACHE_BYTES, UnifiedAttentionProblem
@@ -38,7 +39,6 @@ from workbench.spec_gfx950_unified import Gfx950Unified2DSpec
 if TYPE_CHECKING:
     from workbench.device import Device
     from workbench.gfx950.emulator import EmulatorOptions
-    from workbench.inputs import UnifiedInputs
     from workbench.launch import KernelLaunch
 
 LANES = ("auto", "2d", "3d")
@@ -116,6 +116,7 @@ def run_unified(
     out: torch.Tensor | None = None,
 ) -> AttentionResult:
     """The same call on a problem and its inputs; also returns what was chosen and why."""
+    check_kinds(problem, UnifiedAttentionProblem, inputs, UnifiedInputs)
     window = problem.sliding_window
     if out is None:
         out = torch.empty(inputs.q.shape, dtype=TORCH_DTYPES[problem.dtype], device=inputs.q.device)
@@ -185,7 +186,7 @@ def _choose(
             raise SpecError(
                 f"spec must be a Unified2DSpec, a Unified3DSpec or a Gfx950Unified2DSpec, got {type(spec).__name__}"
             )
-        if isinstance(spec, Gfx950Unified2DSpec):
+        if isinstance(spec, Gfx950Unified2DSpec | Unified3DSpec):
             spec.check_device(device)
         spec_lane = "3d" if isinstance(spec, Unified3DSpec) else "2d"
         if lane not in ("auto", spec_lane):

@@ -34,8 +34,9 @@ def plan_without_storage(
     ):
         spec.check(problem)
         call, i64 = unified_call(problem), spec.uses_i64(problem)
-        if isinstance(spec, Gfx950Unified2DSpec):
+        if isinstance(spec, Gfx950Unified2DSpec | Unified3DSpec):
             spec.check_device(device)
+        if isinstance(spec, Gfx950Unified2DSpec):
             return plan_2d_gfx950(call, spec, i64=i64)
         return plan_2d(call, spec, i64=i64) if isinstance(spec, Unified2DSpec) else plan_3d(call, spec, i64=i64)
     if isinstance(problem, DenseAttentionProblem) and isinstance(spec, DenseGeometry):
