@@ -3,7 +3,9 @@
 import re
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,7 @@ from workbench.compiler.cache import entry_path
 from workbench.compiler.normalise import machine_code_digest
 from workbench.compiler.pool import worker_environment
 from workbench.compiler.service import input_digests, is_cached
+from workbench.compiler.turns import Turns
 from workbench.compiler.versions import PATHS_VARIABLE, compiler_digest, find_triton
 from workbench.errors import CompileError, TargetError, TritonVersionError
 
@@ -269,7 +272,7 @@ def test_edited_source_is_compiled_anew_by_a_warm_process(kernel_file):
 def test_a_loaded_kernel_has_a_process_at_hand(kernel_file, monkeypatch):
     close_workers()
     service.load_kernel(request_for(kernel_file), 1)
-    monkeypatch.setattr(pool, "Worker", lambda version, gives_way: pytest.fail("a process was started"))
+    monkeypatch.setattr(pool, "Worker", lambda version, **how: pytest.fail("a process was started"))
     assert isinstance(compile_kernel(request_for(kernel_file)), CompiledKernel)
 
 
@@ -411,3 +414,74 @@ def test_process_outlives_its_parent_by_nothing(tmp_path):
     while scratch.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not scratch.exists()
+
+
+STOPPED = """
+import os, sys
+from workbench.compiler.pool import Worker
+worker = Worker(sys.argv[1], gives_way=True)
+worker.stop()
+print(worker._process.pid, flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_stopped_process_ends_with_its_parent(tmp_path):
+    script = tmp_path / "orphan.py"
+    script.write_text(STOPPED)
+    command = [sys.executable, str(script), installed_triton_version()]
+    # As Jupyter starts a kernel: in a session of its own.
+    run = subprocess.run(command, capture_output=True, text=True, check=False, start_new_session=True)
+    status = Path(f"/proc/{run.stdout.strip()}/stat")
+    deadline = time.monotonic() + 30
+    while status.exists() and " Z " not in status.read_text() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not status.exists() or " Z " in status.read_text()
+
+
+class FakeProcess:
+    def __init__(self):
+        self.runs = True
+
+    def stop(self):
+        self.runs = False
+
+    def resume(self):
+        self.runs = True
+
+
+def test_what_gives_way_stands_still_while_another_kernel_is_awaited():
+    turns, one, two = Turns(), FakeProcess(), FakeProcess()
+    with turns.giving_way(one, "x"), turns.giving_way(two, "y"):
+        with turns.awaited("x"), turns.awaited("z"):
+            assert (one.runs, two.runs) == (True, False)
+        assert (one.runs, two.runs) == (True, True)
+        with turns.awaited("z"):
+            assert (one.runs, two.runs) == (False, False)
+            late = FakeProcess()
+            with turns.giving_way(late, "w"):
+                assert not late.runs
+            assert late.runs
+        assert (one.runs, two.runs) == (True, True)
+
+
+def test_what_another_thread_compiles_is_waited_for(kernel_file, monkeypatch):
+    started, released, calls = threading.Event(), threading.Event(), []
+
+    def slow(request, *_rest):
+        calls.append(request)
+        started.set()
+        released.wait(10)
+        raise CompileError("refused once")
+
+    monkeypatch.setattr(service, "_compile_anew", slow)
+    request = request_for(kernel_file)
+    with ThreadPoolExecutor() as threads:
+        ahead = threads.submit(compile_many, [request], gives_way=True)
+        assert started.wait(10)
+        clicked = threads.submit(compile_many, [request])
+        while not pool._turns._awaited:
+            time.sleep(0.01)
+        released.set()
+        assert [str(outcome) for outcome in (*ahead.result(), *clicked.result())] == ["refused once"] * 2
+    assert calls == [request]

@@ -1,7 +1,8 @@
 import contextlib
 import threading
 import time
-from itertools import repeat
+from dataclasses import replace
+from itertools import count, islice
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from workbench.explorer.code import command_line, python_code
 from workbench.explorer.helper import Helper
 from workbench.explorer.html import result_html, status_html
 from workbench.explorer.jobs import measure
-from workbench.explorer.neighbours import neighbours
+from workbench.explorer.neighbours import Coming, likely_next, neighbours
 from workbench.explorer.plan import kernels_for, make_plan
 from workbench.explorer.problem_edits import edit_problem, spell_value
 from workbench.explorer.session import Session
@@ -104,10 +105,31 @@ class TestPlan:
                 assert field.kind == "switch" or field.value in field.options
 
     def test_neighbours_change_one_lever_each(self):
-        changed = [dict(request.constexprs) for request in neighbours(make_plan(DENSE))]
-        base = dict(make_plan(DENSE).requests[0].constexprs)
+        plan = make_plan(DENSE)
+        changed = [dict(request.constexprs) for request in islice(neighbours(plan), 22)]
+        base = dict(plan.requests[0].constexprs)
         assert sum(each["CLUSTER"] != base["CLUSTER"] for each in changed) == 1
         assert {each["K_PAD"] for each in changed} == {0, 8, 16, 32}
+
+    def test_what_may_come_next_has_switches_and_nearest_values_first_and_the_way_back_too(self):
+        plan, before = make_plan(DENSE.with_changes({"setprio": "false"})), make_plan(DENSE)
+        first = list(islice(neighbours(plan), 12))
+        base = dict(plan.requests[0].constexprs)
+        pads = [dict(request.constexprs)["K_PAD"] for request in first]
+        assert [pad for pad in pads if pad != base["K_PAD"]] in ([0], [16])
+        assert before.requests[0] in first
+        together = list(islice(likely_next(plan, before), 8))
+        assert (together[::2], together[1::2]) == (first[:4], list(islice(neighbours(before), 4)))
+
+    def test_neighbours_reach_the_problem_and_are_what_a_click_compiles(self):
+        found = set(neighbours(make_plan(DENSE)))
+        for state in (DENSE.with_edits({"causal": "false"}), DENSE.with_changes({"exp2_fast": "false"})):
+            assert make_plan(state).requests[0] in found
+
+    def test_requests_that_are_shared_are_given_out_once(self):
+        coming = Coming(neighbours(make_plan(DENSE)), neighbours(make_plan(DENSE)))
+        given = list(iter(coming.next, None))
+        assert len(given) == len(set(given)) > 20
 
     @pytest.mark.parametrize("state", [DENSE.with_changes({"lds_k_pad": "0"}), DECODE.with_edits({"head_size": "64"})])
     def test_the_exported_code_builds_the_same_problem_and_spec(self, state):
@@ -118,7 +140,7 @@ class TestPlan:
 
     def test_the_command_names_what_was_changed(self):
         line = command_line(make_plan(DENSE.with_changes({"lds_k_pad": "0", "cluster": "off"})))
-        assert line == "workbench inspect --scenario dense_headline --set cluster=false --set lds_k_pad=0"
+        assert line == "workbench inspect --scenario dense_headline --spec cluster=false --spec lds_k_pad=0"
         assert command_line(make_plan(DECODE.with_edits({"head_size": "64"}))) == ""
 
 
@@ -207,13 +229,16 @@ class TestSession:
         assert '<div class="stale"><h4>' not in result_html([session.answers["A"]])
 
     def test_idle_time_goes_to_the_side_that_changed_last(self, session, monkeypatch):
-        monkeypatch.setattr("workbench.explorer.session.neighbours", lambda plan: repeat(plan.requests[0]))
+        def endless(plan, *before):
+            return (replace(plan.requests[0], constexprs={"N": number + len(before)}) for number in count())
+
+        monkeypatch.setattr("workbench.explorer.session.likely_next", endless)
         session.ahead, compiler = True, session._compiler
         session.set("A", DENSE)
         reach_emulation(session)
         session.set("B", DENSE.with_changes({"setprio": "false"}))
         reach_emulation(session, "B")
-        # Its only thread came to B although A's neighbours have no end.
+        # Its threads came to B although A's neighbours have no end.
         requests = [session.answers[side].plan.requests[0] for side in ("A", "B")]
         for _ in range(1000):
             if compiler.loaded == requests:
@@ -281,6 +306,20 @@ class TestHelper:
             "ParameterError: there is no job 'no such job'; choose one of emulate, measure"
         ]
 
+    def test_what_shows_a_result_may_raise_and_the_next_job_runs(self):
+        helper, told, done = Helper(), [], threading.Event()
+
+        def show(reply):
+            told.append(reply)
+            if len(told) == 1:
+                raise ZeroDivisionError("no figure")
+
+        with contextlib.closing(helper):
+            helper.submit("A", "no such job", (), show)
+            helper.submit("B", "no such job", (), lambda reply: done.set())
+            assert done.wait(60)
+        assert told[1].reason == "ZeroDivisionError: no figure"
+
 
 class TestPanel:
     """The widgets' callbacks, without a browser."""
@@ -338,6 +377,16 @@ class TestPanel:
         assert 'class="differs"' in panel.result.value
         panel.compare.value = False
         assert panel.shown == ("A",)
+
+    def test_figures_that_cannot_be_rendered_are_an_error_and_the_next_ones_are_shown(self, panel, monkeypatch):
+        self.wait(panel)
+        with monkeypatch.context() as broken:
+            broken.setattr("workbench.explorer.panel.result_html", lambda answers, **options: 1 // 0)
+            panel.session._slow.jobs["A"][2]({"conflicts_k": 5, "conflicts_v": 6, "conflicts_other": 0})
+            assert "A cannot be shown: ZeroDivisionError" in panel.result.value
+        panel.sides["A"].levers.by_name["lds_k_pad"].value = "32"
+        self.wait(panel)
+        assert ">32</div>" in panel.result.value
 
     def test_what_if_follows_the_sliders(self, panel):
         self.wait(panel)

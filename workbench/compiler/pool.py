@@ -13,35 +13,41 @@ import subprocess
 import sys
 import tempfile
 import threading
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.compiler import protocol
+from workbench.compiler.turns import Turns
 from workbench.compiler.versions import find_triton
 from workbench.errors import CompileError
 
 if TYPE_CHECKING:
-    from workbench.compiler.request import KernelRequest
+    from contextlib import AbstractContextManager
+
+    from workbench.compiler.request import KernelRef, KernelRequest
 
 START_LIMIT_SECONDS = 120.0
 _STDERR_TAIL = 2000
-_NICENESS = 15
+# Enough to let what somebody looks at go first, and not so much that a busy machine leaves nothing.
+_NICENESS = 5
 # Settings by which a user's environment would change the code without changing the request.
 _STEERING_PREFIXES = ("TRITON_", "AMDGCN_", "LLVM_", "MLIR_", "DISABLE_LLVM_OPT", "DISABLE_PTXAS_OPT", "PTXAS_OPTIONS")
 _STEERING_NAMES = ("USE_IR_LOC", "PYTHONPATH", "PYTHONHOME")
+_turns = Turns()
 
 
 class Worker:
     """One compiler process. Not for use by two threads at once."""
 
-    def __init__(self, version: str, *, gives_way: bool = False) -> None:
+    def __init__(self, version: str, *, gives_way: bool = False, task: KernelRequest | None = None) -> None:
         """Start the process; CompileError when it does not come up with that Triton.
 
-        gives_way: it gets the time that other processes leave.
+        gives_way: its start stands still while somebody waits for another kernel than `task`.
         """
         self._version = version
         self._loaded: dict[Path, str] = {}
+        self._kernels: set[KernelRef] = set()
         triton_directory = find_triton(version)
         # Triton insists on a disk cache of its own; ours is keyed by more, so that one stays empty and private.
         self._scratch = tempfile.TemporaryDirectory(prefix="workbench-triton-")
@@ -53,12 +59,12 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=self._stderr,
             # Its own group: an interrupt at the terminal passes it by, and close() ends what it started (ptxas).
-            start_new_session=True,
+            # In the session of its parent, whose death wakes and ends it there if it is stopped.
+            process_group=0,
             env=worker_environment(triton_directory, self._scratch.name),
         )
-        if gives_way:
-            _give_way(self._process.pid)
-        started = self._exchange(None, START_LIMIT_SECONDS)
+        with _turns.giving_way(self, task) if gives_way else nullcontext():
+            started = self._exchange(None, START_LIMIT_SECONDS)
         if started != version:
             self.close()
             raise CompileError(f"asked for Triton {version}, but its compiler process imported {started}")
@@ -75,6 +81,7 @@ class Worker:
         inputs_only: the digest that protocol.InputsOf asks for, instead.
         """
         self._loaded[root] = digest
+        self._kernels.add(request.kernel)
         self._stderr.seek(0, os.SEEK_END)
         printed_before = self._stderr.tell()
         reply = self._exchange(request, time_limit, protocol.InputsOf(request) if inputs_only else request)
@@ -85,10 +92,32 @@ class Worker:
             )
         return reply
 
+    def has_read(self, kernel: KernelRef) -> bool:
+        """Whether it was asked for that kernel before."""
+        return kernel in self._kernels
+
     @property
     def alive(self) -> bool:
-        """Whether the process runs."""
+        """Whether the process has not ended."""
         return self._process.poll() is None
+
+    def stop(self) -> None:
+        """Let it stand still until `resume`."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._signal(signal.SIGCONT)
+
+    def lower_priority(self) -> None:
+        """Leave other processes the first turn from now on."""
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, _NICENESS)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.alive:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
 
     def close(self) -> None:
         """End the process and delete its scratch."""
@@ -131,20 +160,24 @@ class Worker:
 class WorkerPool:
     """Idle processes of one Triton version that have compiled for one target alone."""
 
-    def __init__(self, version: str, *, gives_way: bool = False) -> None:
-        """Start nothing yet."""
+    def __init__(self, version: str, *, lender: WorkerPool | None = None) -> None:
+        """Start nothing yet. With a lender it gives way, and takes over idle processes that the lender can spare."""
         self._version = version
-        self._gives_way = gives_way
+        self._lender = lender
         self._idle: list[Worker] = []
         self._lock = threading.Lock()
 
     def compile(
         self, request: KernelRequest, root: Path, digest: str, time_limit: float, *, inputs_only: bool = False
     ) -> Any:
-        """As Worker.compile, in an idle process, or in a new one where none is idle or each has older sources."""
-        worker = self._take(root, digest)
+        """As Worker.compile, in an idle process, or in a new one where none is idle or each has older sources.
+
+        Processes that give way stand still meanwhile, in all pools.
+        """
+        worker = self._take(root, digest, request)
         try:
-            return worker.compile(request, root, digest, time_limit, inputs_only=inputs_only)
+            with _turns.giving_way(worker, request) if self._lender else _turns.awaited(request):
+                return worker.compile(request, root, digest, time_limit, inputs_only=inputs_only)
         except BaseException as error:
             if not isinstance(error, CompileError):
                 worker.close()
@@ -157,16 +190,32 @@ class WorkerPool:
     def warm(self, count: int) -> None:
         """Have that many idle processes at hand. CompileError when one does not come up."""
         while len(self._idle) < count:
-            worker = Worker(self._version, gives_way=self._gives_way)
+            worker = Worker(self._version, gives_way=True)
             with self._lock:
-                self._idle.append(worker)
+                # Those that have compiled before are quicker, and the last is taken first.
+                self._idle.insert(0, worker)
 
-    def _take(self, root: Path, digest: str) -> Worker:
+    def load(self, request: KernelRequest, root: Path, digest: str, time_limit: float) -> None:
+        """Have the kernel read by the idle process that is taken next. CompileError when it cannot be read."""
+        with self._lock:
+            is_ready = bool(self._idle) and self._idle[-1].has_read(request.kernel)
+        if not is_ready:
+            self.compile(request, root, digest, time_limit, inputs_only=True)
+
+    def lend(self) -> Worker | None:
+        """Give away an idle process for good, but never the last one."""
+        with self._lock:
+            return self._idle.pop(0) if len(self._idle) > 1 else None
+
+    def _take(self, root: Path, digest: str, request: KernelRequest) -> Worker:
         while True:
             with self._lock:
                 worker = self._idle.pop() if self._idle else None
+            if worker is None and self._lender is not None:
+                worker = self._lender.lend() or Worker(self._version, gives_way=True, task=request)
+                worker.lower_priority()
             if worker is None:
-                return Worker(self._version, gives_way=self._gives_way)
+                return Worker(self._version)
             if worker.alive and worker.is_fresh(root, digest):
                 return worker
             worker.close()
@@ -179,6 +228,11 @@ class WorkerPool:
             worker.close()
 
 
+def awaited(request: KernelRequest) -> AbstractContextManager[None]:
+    """Inside, somebody waits for that kernel: processes that give way stand still, unless they compile it."""
+    return _turns.awaited(request)
+
+
 # By process too: a forked child must not talk through its parent's pipes. By target, because Triton 3.6 keeps the fp8
 # conversions of the first AMD target that a process compiles for, and emits gfx950 instructions for gfx942 after it.
 _pools: dict[tuple[int, str, str, bool], WorkerPool] = {}
@@ -186,10 +240,12 @@ _pools_lock = threading.Lock()
 
 
 def worker_pool(version: str, target: str, *, gives_way: bool = False) -> WorkerPool:
-    """The pool of this process for a Triton version and a target, at normal priority or below it."""
+    """The pool of this process for a Triton version and a target: for what is awaited, or for what gives way to it."""
     with _pools_lock:
-        key = (os.getpid(), version, target, gives_way)
-        return _pools.setdefault(key, WorkerPool(version, gives_way=gives_way))
+        lender = _pools.setdefault((os.getpid(), version, target, False), WorkerPool(version))
+        if not gives_way:
+            return lender
+        return _pools.setdefault((os.getpid(), version, target, True), WorkerPool(version, lender=lender))
 
 
 def warm_workers(version: str, target: str, count: int) -> None:
@@ -221,13 +277,6 @@ def worker_environment(triton_directory: Path | None, scratch: str) -> dict[str,
         "TRITON_CACHE_DIR": scratch,
         "TRITON_ALWAYS_COMPILE": "1",
     }
-
-
-def _give_way(process_id: int) -> None:
-    with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, process_id, _NICENESS)
-        # Linux may share a CPU among sessions first, whatever the niceness within them; this process is a session.
-        Path(f"/proc/{process_id}/autogroup").write_text(str(_NICENESS))
 
 
 def _exit_cause(code: int) -> str:

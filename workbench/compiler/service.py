@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 from workbench.compiler import cache
 from workbench.compiler.artifact import CompiledKernel
-from workbench.compiler.pool import close_workers, worker_pool
+from workbench.compiler.pool import awaited, close_workers, worker_pool
 from workbench.compiler.request import KernelRequest
 from workbench.compiler.sources import source_digest, source_root
 from workbench.compiler.targets import find_target
@@ -47,8 +49,9 @@ def compile_many(
 ) -> list[Outcome]:
     """Compile many kernels; one that fails gives its CompileError in its place and disturbs no other.
 
-    `jobs` processes work at once (None: one per CPU). `time_limit` is in seconds for each kernel.
-    gives_way: in processes of their own that get the time that others leave.
+    `jobs` processes work at once (None: one per CPU). `time_limit` is in seconds for each kernel. What another thread
+    compiles already is waited for.
+    gives_way: in processes of their own that get the time that others leave, and none while another caller waits.
     """
     identify = _Identifier()
     places: dict[str, list[int]] = {}
@@ -129,7 +132,7 @@ def load_kernel(request: KernelRequest, processes: int, *, time_limit: float = D
     pool = worker_pool(request.triton_version, request.target)
     pool.warm(processes)
     # One alone, so that the others stay free meanwhile; a pool hands out first what came back last.
-    pool.compile(request, root, sources, time_limit, inputs_only=True)
+    pool.load(request, root, sources, time_limit)
 
 
 def is_cached(request: KernelRequest) -> bool:
@@ -167,7 +170,34 @@ class _Executor(ThreadPoolExecutor):
             self.shutdown()
 
 
+# Kernels that some thread of this process compiles, by key.
+_under_way: dict[str, Future[CompiledKernel]] = {}
+_under_way_lock = threading.Lock()
+
+
 def _compile(
+    request: KernelRequest, key: str, identify: _Identifier, time_limit: float, gives_way: bool
+) -> CompiledKernel:
+    """Compile, or wait for the thread that does so already; in front of all that gives way, unless this does too."""
+    with _under_way_lock:
+        others = _under_way.get(key)
+        if others is None:
+            mine = _under_way[key] = Future[CompiledKernel]()
+    if others is not None:
+        with nullcontext() if gives_way else awaited(request):
+            return others.result()
+    try:
+        mine.set_result(_compile_anew(request, key, identify, time_limit, gives_way))
+    except BaseException as error:
+        mine.set_exception(error)
+        raise
+    finally:
+        with _under_way_lock:
+            del _under_way[key]
+    return mine.result()
+
+
+def _compile_anew(
     request: KernelRequest, key: str, identify: _Identifier, time_limit: float, gives_way: bool
 ) -> CompiledKernel:
     root, digest = identify.sources(request)

@@ -26,6 +26,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon._runtime import GluonASTSource, GluonJITFunction
+from triton.runtime.cache import triton_key
 
 from workbench.compiler import protocol
 from workbench.compiler.artifact import lay_out_arguments
@@ -49,6 +50,8 @@ def main() -> None:
     replies = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     protocol.send(replies, triton.__version__)
+    # Triton hashes half a gigabyte of itself before it first compiles; here nobody may be waiting yet.
+    triton_key()
     # What is imported stays; looking through it again and again takes a tenth of a compilation.
     gc.freeze()
     gc.disable()

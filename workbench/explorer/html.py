@@ -43,11 +43,16 @@ def result_html(answers: Sequence[Answer], *, differences_only: bool = False) ->
 def status_html(answer: Answer) -> str:
     """How far a side's answer is, and what went wrong."""
     if answer.code == "failed":
-        return f'{STYLE}<div class="explorer"><div class="failed">{escape(answer.error)}</div></div>'
+        return failure_html(answer.error)
     shown = [_code_status(answer)]
     shown += _stage("LDS conflicts", answer.emulation, answer.conflicts_of)
     shown += _stage("time", answer.timing, answer.time_note)
     return f'{STYLE}<div class="explorer status">{"".join(f"<span>{text}</span>" for text in shown)}</div>'
+
+
+def failure_html(text: str) -> str:
+    """An error in the place of figures."""
+    return f'{STYLE}<div class="explorer"><div class="failed">{escape(text)}</div></div>'
 
 
 def section_html(section: Section, *, sides: int = 1, is_stale: bool = False) -> str:

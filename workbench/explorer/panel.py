@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets
 
 from workbench.explorer.answer import why_not_timed
-from workbench.explorer.html import result_html
+from workbench.explorer.html import failure_html, result_html
 from workbench.explorer.session import SIDES, Session
 from workbench.explorer.side import Side
 from workbench.explorer.style import STYLE
@@ -82,9 +82,13 @@ class Panel:
 
     def _on_change(self, name: str) -> None:
         answer = self.session.answers.get(name)
-        if answer is not None:
+        if answer is None:
+            return
+        try:
             self.sides[name].show_answer(answer)
             self._render()
+        except Exception as error:  # noqa: BLE001 - a thread of the session would end, and the last figures would stand
+            self.result.value = failure_html(f"{name} cannot be shown: {type(error).__name__}: {error}")
 
     def _render(self) -> None:
         answers = [self.session.answers[name] for name in self.shown if name in self.session.answers]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from workbench.compiler import find_target
 from workbench.device import load_device
 from workbench.dispatch import select_dense_spec, select_path, select_spec
-from workbench.errors import ParameterError, SpecError
+from workbench.errors import ParameterError, SpecError, WorkbenchError
 from workbench.explorer.fields import Field, kernel_of_spec, problem_fields, spec_fields
 from workbench.explorer.problem_edits import edit_problem, spell_value
 from workbench.explorer.state import AUTO
@@ -92,6 +92,20 @@ def make_plan(state: State) -> Plan:
         spec_fields=spec_fields(base, _spelled(base, changed)),
         error=error,
     )
+
+
+def main_request(state: State) -> KernelRequest | None:
+    """The request of a state's main kernel alone, in a tenth of the time; None where `make_plan` names an error."""
+    try:
+        scenario = find(state.scenario, state.size)  # type: ignore[arg-type]
+        problem = edit_problem(scenario.problem, state.edits)
+        device = load_device(find_target(state.target).device)
+        *_, base = _choose(problem, state.kernel, device)
+        spec, _ = _changed(base, dict(state.changes))
+        requests = _launches(problem, spec, device, state)[1] if spec is not None else ()
+    except WorkbenchError:
+        return None
+    return requests[0] if requests else None
 
 
 def _choose(

@@ -1,8 +1,8 @@
 """Two sides, answered in the background: what is quick at once, the compiler next, emulator and clock after it.
 
 The latest change wins: what an older one asked for is not shown any more, and its emulation is stopped. Times that are
-under way go on, since they may be of both sides. Idle time goes into compiling the neighbours of what was changed last,
-so that the next flip finds its kernel in the cache.
+under way go on, since they may be of both sides. Idle time goes into compiling the neighbours of what is shown, so that
+the next flip finds its kernel in the cache; it stops while somebody waits for another kernel.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from workbench.compiler import protocol
@@ -21,14 +20,14 @@ from workbench.errors import CompileError, SpecError, WorkbenchError
 from workbench.explorer.answer import Answer, can_be_inspected, why_not_emulated, why_not_timed
 from workbench.explorer.compiler import WarmCompiler
 from workbench.explorer.helper import Helper
-from workbench.explorer.neighbours import neighbours
+from workbench.explorer.neighbours import Coming, likely_next
 from workbench.explorer.plan import Plan, make_plan
 from workbench.inspection import inspect_compiled
 from workbench.levers.emulated import describe, small_problem
 from workbench.levers.facts import facts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
 
     from workbench.compiler import KernelRequest
     from workbench.explorer.compiler import Compiler
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 SIDES = ("A", "B")
 _THREADS = 3
 """Compilations at once: the latest of each side, and one that is no longer wanted."""
+_CPUS = os.cpu_count() or 1
 
 
 class Slow(Protocol):
@@ -71,16 +71,17 @@ class Session:
         self._busy = 0
         self._changes = dict.fromkeys(SIDES, 0)
         self._last_changed = ""
+        self._shown: dict[str, list[Plan]] = {side: [] for side in SIDES}
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="explorer")
-        # Of their own, so that a change never waits for the emulator's kernels of the changes before it.
-        self._second = ThreadPoolExecutor(len(SIDES), thread_name_prefix="explorer-emulate")
-        self._spare = ThreadPoolExecutor(1, thread_name_prefix="explorer-ahead")
+        self._ready = ThreadPoolExecutor(1, thread_name_prefix="explorer-ready")
+        # The emulator's kernels too, so that a change never waits for those of the changes before it.
+        self._spare = ThreadPoolExecutor(_CPUS, thread_name_prefix="explorer-ahead")
 
     def set(self, side: str, state: State) -> Answer:
         """Answer a state on a side: returns what is known at once, and goes on in the background."""
         started = time.monotonic()
         self._slow.cancel(side)
-        self._spare.submit(self._compiler.start, state.triton, state.target)
+        self._ready.submit(self._compiler.start, state.triton, state.target)
         with self._lock:
             self._changes[side] += 1
             self._last_changed = side
@@ -129,9 +130,8 @@ class Session:
             for side in SIDES:
                 self._changes[side] += 1
         self._slow.close()
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        self._second.shutdown(wait=False, cancel_futures=True)
-        self._spare.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._ready, self._spare):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def _is_waiting(self) -> bool:
         stages = [stage for each in self.answers.values() for stage in (each.code, each.emulation, each.timing)]
@@ -170,8 +170,8 @@ class Session:
         figures = self._figures_of_code(plan)
         figures["seconds"] = time.monotonic() - started
         if self._update(side, number, **figures) and figures["code"] == "done":
-            self._spare.submit(self._get_ahead, side, number, plan)
-            self._start(self._second, self._emulate_side, side, number, plan)
+            self._start(self._spare, self._emulate_side, side, number, plan)
+            self._ready.submit(self._get_ahead, side, number, plan)
 
     def _figures_of_code(self, plan: Plan) -> dict[str, Any]:
         try:
@@ -197,7 +197,8 @@ class Session:
             return
         if not self._update(side, number, emulation="working", conflicts_of=describe(problem)):
             return
-        self._compiler.compile(small)
+        # The emulation is a second answer, and the next change comes before it.
+        self._compiler.compile(small, gives_way=True)
         if not self._is_latest(side, number):
             return
         version = small[0].triton_version
@@ -218,7 +219,7 @@ class Session:
 
     def _emulated(self, found: Any, side: str, number: int) -> None:
         if isinstance(found, protocol.Failure):
-            self._update(side, number, emulation="failed", conflicts_of=found.reason)
+            self._update(side, number, emulation="failed", conflicts_of=found.reason, conflicts={})
         else:
             self._update(side, number, emulation="done", conflicts=found)
 
@@ -226,28 +227,30 @@ class Session:
         for side, number in numbers.items():
             result = {"note": found.reason} if isinstance(found, protocol.Failure) else found[side]
             if "note" in result:
-                self._update(side, number, timing="failed", time_note=result["note"])
+                self._update(side, number, timing="failed", time_note=result["note"], time={})
             else:
                 self._update(side, number, timing="done", time=result)
 
     def _get_ahead(self, side: str, number: int, plan: Plan) -> None:
-        """Until a change comes: have compiler processes at hand for it, then compile the neighbours one by one."""
+        """Compile what the next change may be, on all CPUs; and have compiler processes at hand for it."""
+        self._shown[side] = [plan, *self._shown[side][:1]]
+        sides = [each for each in dict.fromkeys((side, *SIDES)) if each in self.answers and self._shown[each]]
+        coming = Coming(*(likely_next(*self._shown[each]) for each in sides))
+        for _ in range(_CPUS):
+            self._spare.submit(self._compile_ahead, side, number, coming)
         self._compiler.load(plan.requests[0])
-        for batch in batched(neighbours(plan), max(1, (os.cpu_count() or 1) // 2)):
-            if not self.ahead or self._last_changed != side or not self._is_latest(side, number):
+
+    def _compile_ahead(self, side: str, number: int, coming: Coming) -> None:
+        """Until a change comes."""
+        while self.ahead and self._last_changed == side and self._is_latest(side, number):
+            request = coming.next()
+            if request is None:
                 return
-            self._compiler.compile(batch, gives_way=True)
+            self._compiler.compile([request], gives_way=True)
 
 
 def _failed(error: str) -> dict[str, Any]:
     return {"code": "failed", "error": error, "compiled": None, "inspection": None, "code_facts": {}}
-
-
-def batched(requests: Iterable[KernelRequest], size: int) -> Iterator[list[KernelRequest]]:
-    """Lists of `size`, the last of what is left."""
-    remaining = iter(requests)
-    while batch := list(islice(remaining, size)):
-        yield batch
 
 
 def _first_answer(state: State, last: Answer | None) -> Answer:
