@@ -12,11 +12,11 @@ from workbench.studies.unified_levers import paged
 from workbench.studies.window import (
     UNPRUNED,
     context_frame,
+    count_tiles,
     part_frame,
     read_frame,
     small_problem,
     tile_frame,
-    tile_walk,
     window_study,
 )
 
@@ -51,9 +51,9 @@ def test_tiles_are_those_that_hold_a_visible_key(window, rows, tile):
             tiles += len({key // tile for key in some})
             keys += len(some)
             scores += 8 * sum(map(len, block))
-    walk = tile_walk(problem, rows, tile)
-    assert (walk.blocks, walk.tiles, walk.keys, walk.scores) == (blocks, tiles, keys, scores)
-    assert (walk.unpruned > walk.tiles) == (window is not None and window < 200)
+    counted = count_tiles(problem, rows, tile)
+    assert (counted.blocks, counted.tiles, counted.keys, counted.scores) == (blocks, tiles, keys, scores)
+    assert (counted.unpruned > counted.tiles) == (window is not None and window < 200)
 
 
 def test_parts_of_a_launch_add_up_and_pruning_takes_passes(study):
@@ -66,9 +66,9 @@ def test_parts_of_a_launch_add_up_and_pruning_takes_passes(study):
         assert row.peeled == 0
     pruned, every = frame.loc[FOUR], frame.loc[f"{FOUR}, {UNPRUNED}"]
     small = small_problem(paged(SCENARIO))
-    walk = tile_walk(small, 128, 64)
-    assert pruned["passes"] * pruned["busy"] == 4 * walk.tiles
-    assert every["passes"] * every["busy"] == 4 * walk.unpruned
+    counted = count_tiles(small, 128, 64)
+    assert pruned["passes"] * pruned["busy"] == 4 * counted.tiles
+    assert every["passes"] * every["busy"] == 4 * counted.unpruned
     assert every["around"] < pruned["around"]
 
 

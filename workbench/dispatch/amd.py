@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from workbench.dispatch.geometry import MFMA_ROWS, Cohort, Geometry, rows_of_32
 from workbench.dispatch.grid import smallest_block_m
-from workbench.dispatch.tiles import is_decode, page_tile, widest_block_m
+from workbench.dispatch.tiles import fits_smallest_tile, page_tile, widest_block_m
 from workbench.problem import DTYPE_BYTES
 from workbench.spec import head_pad
 
@@ -25,7 +25,7 @@ def select_cohort(problem: UnifiedAttentionProblem, device: Device, lane: str) -
         cohort = _single_batch_prefill(problem, device) or _serving(problem, device)
         if cohort is not None and cohort.geometry.rows >= problem.group_size:
             return cohort
-    return _decode(problem) if is_decode(problem) else _prefill(problem, device)
+    return _decode(problem) if fits_smallest_tile(problem) else _prefill(problem, device)
 
 
 def _one_loop(rows: int, tile: int, num_stages: int, waves_per_eu: int = 0) -> Geometry:

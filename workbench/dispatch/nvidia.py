@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from workbench.dispatch.geometry import Cohort, Geometry
 from workbench.dispatch.grid import WORKGROUPS_PER_CU, smallest_block_m
-from workbench.dispatch.tiles import is_decode, page_tile, widest_block_m
+from workbench.dispatch.tiles import fits_smallest_tile, page_tile, widest_block_m
 from workbench.spec import TRANSPOSED_BLOCK_M, ceil_power_of_two, head_pad
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ DEEP_CONTEXT = 16_384
 
 def select_cohort(problem: UnifiedAttentionProblem, device: Device, lane: str) -> Cohort:
     """`decode` where each sequence fits one query tile, else `prefill`, or `split-prefill` in the 3D lane."""
-    if is_decode(problem):
+    if fits_smallest_tile(problem):
         cohort = _decode(problem, device)
     else:
         cohort = _split_prefill(problem) if lane == "3d" else _prefill(problem, device)

@@ -13,7 +13,7 @@ from workbench.dispatch.grid import (
     num_query_blocks,
     smallest_block_m,
 )
-from workbench.dispatch.tiles import is_decode
+from workbench.dispatch.tiles import fits_smallest_tile
 from workbench.dispatch.tuned import Tuned, find_entry
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def select_path(problem: UnifiedAttentionProblem, device: Device | None = None, 
     if entry is not None and entry.lane in LANES:
         return PathChoice(entry.lane, (f"{entry.lane.upper()}: {entry.why}",), grid, target)
     why_2d = []
-    splits_windows = device.vendor == "nvidia" and is_decode(problem) and grid <= device.compute_units
+    splits_windows = device.vendor == "nvidia" and fits_smallest_tile(problem) and grid <= device.compute_units
     if problem.sliding_window is not None and not splits_windows:
         why_2d.append(f"2D: a window of {problem.sliding_window} keys leaves little to split.")
     if problem.max_kv_len <= SHORT_CONTEXT:

@@ -27,7 +27,7 @@ FP32_ROWS = 32
 FP32_TILE = 32
 
 
-def is_decode(problem: UnifiedAttentionProblem) -> bool:
+def fits_smallest_tile(problem: UnifiedAttentionProblem) -> bool:
     """Whether every sequence's rows fit the smallest query tile: one token each, or a few."""
     return problem.max_query_len * problem.group_size <= smallest_block_m(problem)
 

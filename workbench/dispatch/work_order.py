@@ -53,7 +53,7 @@ def select_work_order(
         blocks = grid_dense(problem, spec.block_m)[0]
         if spec.persist_decode in ("gqa_pair", "gqa_pair_2phase"):
             _check_pairs(problem, spec.persist_decode, blocks)
-            programs = _paired_programs(problem, spec.persist_decode, blocks)
+            programs = _programs_of_pairs(problem, spec.persist_decode, blocks)
         elif spec.persist_decode == "auto" and (paired := _two_phases(problem, blocks, programs, device)):
             return paired
     order, reason = resolve_persist_decode(problem, spec, programs, _caches(device))
@@ -102,6 +102,19 @@ def resolve_persist_decode(
     return "qb_major", f"qb_major: {count}, so hkv_major would not be balanced."
 
 
+def sharers(order: str, group: int) -> int:
+    """Programs that share a KV head and a pair of query blocks under a paired order."""
+    return 2 if order == "gqa_pair" else group
+
+
+def paired_programs(order: str, num_q_blocks: int, num_heads: int, batch: int, group: int) -> int:
+    """Programs that a paired order is for: pairs of query blocks x sharers of a KV head x KV heads x batch.
+
+    The order meets every item once where the number of query blocks is even and the sharers divide the group.
+    """
+    return num_q_blocks // 2 * sharers(order, group) * (num_heads // group) * batch
+
+
 def kv_heads_of_an_l2(
     problem: DenseAttentionProblem, order: DecodeMode, blocks: int, programs: int, l2_caches: int
 ) -> int:
@@ -113,8 +126,8 @@ def kv_heads_of_an_l2(
     elif order == "hkv_major":
         met = {(item // (batch * group * blocks), item % batch) for item in range(0, items, l2_caches)}
     else:
-        sharers = _sharers(problem, order)
-        met = {(item // (sharers * batch) % heads, item // sharers % batch) for item in range(0, items, l2_caches)}
+        beside = sharers(order, group)
+        met = {(item // (beside * batch) % heads, item // beside % batch) for item in range(0, items, l2_caches)}
     return len(met)
 
 
@@ -183,7 +196,7 @@ def _two_phases(
     if caches == 1 or not _is_plain_triangle(problem) or blocks % 2:
         return None
     balanced, count = _balance(problem, blocks, units)
-    programs = _paired_programs(problem, "gqa_pair_2phase", blocks)
+    programs = _programs_of_pairs(problem, "gqa_pair_2phase", blocks)
     if (balanced and problem.group_size > 1) or programs < LEAST_ROUNDS * units:
         return None
     met, under_qb = (
@@ -205,11 +218,11 @@ def _paired_order(
 ) -> tuple[DecodeMode, str]:
     """gqa_pair and gqa_pair_2phase: neighbouring programs share a KV head and a pair of query blocks."""
     _check_pairs(problem, order, blocks)
-    programs = _paired_programs(problem, order, blocks)
+    programs = _programs_of_pairs(problem, order, blocks)
     if programs != num_persistent:
         raise SpecError(
             f"persist_decode={order!r} is for num_persistent={programs} here "
-            f"({blocks // 2} pairs x {_sharers(problem, order)} x {problem.num_kv_heads} KV heads x "
+            f"({blocks // 2} pairs x {sharers(order, problem.group_size)} x {problem.num_kv_heads} KV heads x "
             f"batch {problem.batch}), got {num_persistent}"
         )
     return order, f"{order}: the spec says so, and {programs} programs cover every pair of query blocks."
@@ -218,7 +231,7 @@ def _paired_order(
 def _check_pairs(problem: DenseAttentionProblem, order: PairedMode, blocks: int) -> None:
     if not _is_plain_triangle(problem):
         raise SpecError(f"persist_decode={order!r} balances the causal triangle; this problem is not plainly causal")
-    if blocks % 2 or problem.group_size % _sharers(problem, order):
+    if blocks % 2 or problem.group_size % sharers(order, problem.group_size):
         raise SpecError(
             f"persist_decode={order!r} pairs query blocks and needs an even number of them"
             f"{' and an even group' if order == 'gqa_pair' else ''}, "
@@ -226,13 +239,8 @@ def _check_pairs(problem: DenseAttentionProblem, order: PairedMode, blocks: int)
         )
 
 
-def _paired_programs(problem: DenseAttentionProblem, order: PairedMode, blocks: int) -> int:
-    return blocks // 2 * _sharers(problem, order) * problem.num_kv_heads * problem.batch
-
-
-def _sharers(problem: DenseAttentionProblem, order: DecodeMode) -> int:
-    """Programs that share a KV head and a pair of query blocks."""
-    return 2 if order == "gqa_pair" else problem.group_size
+def _programs_of_pairs(problem: DenseAttentionProblem, order: PairedMode, blocks: int) -> int:
+    return paired_programs(order, blocks, problem.num_query_heads, problem.batch, problem.group_size)
 
 
 def _is_plain_triangle(problem: DenseAttentionProblem) -> bool:

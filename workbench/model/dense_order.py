@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
+from workbench.dispatch.work_order import paired_programs, sharers
 from workbench.errors import ModelError, OrderError
 from workbench.plan_dense import WorkOrder
 
@@ -54,29 +55,25 @@ def decode_items(order: str, num_q_blocks: int, num_heads: int, batch: int, grou
     return WorkItems(np.where(slot < half, slot, num_q_blocks - 1 - (slot - half)), head, member)
 
 
-def paired_programs(order: str, num_q_blocks: int, num_heads: int, batch: int, group: int) -> int:
-    """Programs that a paired order is for: pairs of query blocks x sharers of a KV head x KV heads x batch.
-
-    OrderError where query blocks or heads do not pair, so that the order would not meet every item once.
-    """
-    sharers = 2 if order == "gqa_pair" else group
-    if num_q_blocks % 2 or group % sharers:
+def check_pairs(order: str, num_q_blocks: int, group: int) -> None:
+    """OrderError where query blocks or heads do not pair, so that a paired order would not meet every item once."""
+    beside = sharers(order, group)
+    if num_q_blocks % 2 or group % beside:
         raise OrderError(
-            f"{order} pairs query blocks and shares a KV head between {sharers} programs: it needs an even number of "
-            f"blocks and a group that {sharers} divides, got {num_q_blocks} blocks and a group of {group}"
+            f"{order} pairs query blocks and shares a KV head between {beside} programs: it needs an even number of "
+            f"blocks and a group that {beside} divides, got {num_q_blocks} blocks and a group of {group}"
         )
-    return num_q_blocks // 2 * sharers * (num_heads // group) * batch
 
 
 def _decode_paired(item: Array, order: str, num_q_blocks: int, num_heads: int, batch: int, group: int) -> WorkItems:
-    programs = paired_programs(order, num_q_blocks, num_heads, batch, group)
-    sharers = 2 if order == "gqa_pair" else group
-    served, num_kv_heads = group // sharers, num_heads // group
+    check_pairs(order, num_q_blocks, group)
+    programs, beside = paired_programs(order, num_q_blocks, num_heads, batch, group), sharers(order, group)
+    served, num_kv_heads = group // beside, num_heads // group
     program, step = item % programs, item // programs
-    head_kv = program // (sharers * batch) % num_kv_heads
-    pair = program // (sharers * batch * num_kv_heads)
-    head = head_kv * group + program % sharers * served + step % served
-    return WorkItems(np.where(step < served, pair, num_q_blocks - 1 - pair), head, program // sharers % batch)
+    head_kv = program // (beside * batch) % num_kv_heads
+    pair = program // (beside * batch * num_kv_heads)
+    head = head_kv * group + program % beside * served + step % served
+    return WorkItems(np.where(step < served, pair, num_q_blocks - 1 - pair), head, program // beside % batch)
 
 
 def key_ranges(problem: DenseAttentionProblem, block_m: int) -> tuple[Array, Array]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from workbench.errors import ModelError
 from workbench.model.cache import Array, CacheGeometry, l2_geometry, lru_hits, sample_sets
-from workbench.model.dense_order import PAIRED, paired_programs
+from workbench.model.dense_order import PAIRED, check_pairs
 from workbench.model.dense_requests import OPERANDS, Requests, dense_requests
 from workbench.model.l2_assumptions import L2Assumptions
 
@@ -98,10 +98,11 @@ def model_l2(
 
 def default_programs(problem: DenseAttentionProblem, spec: DenseGeometry, device: Device, order: str) -> int:
     """Programs of the persistent grid: those that a paired order is for, else the spec's, else one per compute unit."""
-    from workbench.dispatch import num_persistent_programs
+    from workbench.dispatch.work_order import num_persistent_programs, paired_programs
 
     if order in PAIRED:
         blocks = -(-problem.seqlen_q // spec.block_m)
+        check_pairs(order, blocks, problem.group_size)
         return paired_programs(order, blocks, problem.num_query_heads, problem.batch, problem.group_size)
     return num_persistent_programs(spec, device)
 

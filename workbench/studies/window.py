@@ -40,7 +40,7 @@ UNPRUNED = "nothing pruned"
 
 
 @dataclass(frozen=True)
-class Walk:
+class TileCount:
     """Tiles of all query blocks of one KV head, and what is in them."""
 
     blocks: int
@@ -55,7 +55,7 @@ class Walk:
     """Scores that some row needs, a head of the group each."""
 
 
-def tile_walk(problem: UnifiedAttentionProblem, rows: int, tile: int) -> Walk:
+def count_tiles(problem: UnifiedAttentionProblem, rows: int, tile: int) -> TileCount:
     """Count tiles of `tile` keys over query blocks of `rows` rows; without a window nothing is pruned."""
     window = problem.sliding_window or problem.max_kv_len
     blocks = tiles = unpruned = keys = scores = 0
@@ -66,7 +66,7 @@ def tile_walk(problem: UnifiedAttentionProblem, rows: int, tile: int) -> Walk:
         unpruned += -(-high // tile)
         keys += high - low
         scores += sum(min(each + 1, window) for each in range(first, last + 1))
-    return Walk(blocks, tiles, unpruned, keys, scores * problem.group_size)
+    return TileCount(blocks, tiles, unpruned, keys, scores * problem.group_size)
 
 
 def tile_frame(
@@ -80,21 +80,21 @@ def tile_frame(
     import pandas as pd
 
     found = []
-    least = tile_walk(problem, problem.group_size * problem.max_query_len, problem.block_size).keys
+    least = count_tiles(problem, problem.group_size * problem.max_query_len, problem.block_size).keys
     for (waves, tile), held in resident.items():
         rows = ROWS_PER_WAVE * waves
-        walk, grid = tile_walk(problem, rows, tile), prod(grid_2d(problem, rows))
+        counted, grid = count_tiles(problem, rows, tile), prod(grid_2d(problem, rows))
         found.append(
             {
                 "waves": waves,
                 "tile": tile,
                 "workgroups": grid,
-                "empty": grid - walk.blocks * problem.num_kv_heads,
-                "tiles": walk.tiles / walk.blocks,
-                "unpruned": walk.unpruned / walk.blocks,
-                "pruned": 1 - walk.tiles / walk.unpruned,
-                "used": walk.scores / (rows * tile * walk.tiles),
-                "copied": walk.keys / least,
+                "empty": grid - counted.blocks * problem.num_kv_heads,
+                "tiles": counted.tiles / counted.blocks,
+                "unpruned": counted.unpruned / counted.blocks,
+                "pruned": 1 - counted.tiles / counted.unpruned,
+                "used": counted.scores / (rows * tile * counted.tiles),
+                "copied": counted.keys / least,
                 "rounds": grid / (held * device.compute_units),
                 "evidence": "static; rounds modelled",
             }
@@ -181,7 +181,7 @@ def part_frame(study: LeverStudy, kernel: str) -> pd.DataFrame:
         spec: Any = outcome.variant.spec
         problem: Any = outcome.emulated.problem
         rows = ROWS_PER_WAVE * spec.num_warps
-        busy = spec.num_warps * tile_walk(problem, rows, spec.tile_size).blocks * problem.num_kv_heads
+        busy = spec.num_warps * count_tiles(problem, rows, spec.tile_size).blocks * problem.num_kv_heads
         parts = _parts(outcome.emulated.launches[0], busy)
         found.append(
             {
@@ -307,15 +307,15 @@ def context_frame(
     found = []
     for keys in contexts:
         one = problem.with_changes(seq_lens=((min(problem.max_query_len, keys), keys),), num_blocks=None)
-        walk = tile_walk(one, ROWS_PER_WAVE * waves, tile)
-        for way, count in (("pruned", walk.tiles), ("masked only", walk.unpruned)):
-            loop = part.tile * count / walk.blocks
+        counted = count_tiles(one, ROWS_PER_WAVE * waves, tile)
+        for way, count in (("pruned", counted.tiles), ("masked only", counted.unpruned)):
+            loop = part.tile * count / counted.blocks
             around = part.prelude + part.behind
             found.append(
                 {
                     "keys": keys,
                     "way": way,
-                    "tiles": count / walk.blocks,
+                    "tiles": count / counted.blocks,
                     "instructions": around + loop,
                     "around": around / (around + loop),
                     "evidence": "modelled",
