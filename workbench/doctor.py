@@ -62,6 +62,7 @@ def checks() -> Iterator[Check]:
     yield Check("baselines in torch", find_torch_baselines)
     for name, module in _PEERS.items():
         yield Check(f"baseline {name}", partial(find_peer, name, module))
+    yield Check("cache of compiled kernels", find_cache)
     yield Check("disk", find_disk, required=True)
 
 
@@ -166,6 +167,21 @@ def find_peer(name: str, module: str) -> Finding:
     if run.returncode:
         return Finding(False, f"does not import: {_last_line(run.stderr)}", f"see {name}'s installation guide")
     return Finding(True, f"{module} imports")
+
+
+def find_cache() -> Finding:
+    """Size, limit and place of the cache of compiled kernels."""
+    from workbench.compiler.cache_limit import LIMIT_VARIABLE, cache_limit, cache_use
+
+    try:
+        limit = cache_limit()
+    except WorkbenchError as error:
+        return Finding(False, str(error), f"unset {LIMIT_VARIABLE}")
+    use = cache_use()
+    most = f"of at most {limit / 2**30:g}" if limit else "without a limit"
+    return Finding(
+        True, f"{use.entries:,} kernels, {use.bytes / 2**30:.1f} GiB {most} in {use.folder} ({LIMIT_VARIABLE})"
+    )
 
 
 def find_disk() -> Finding:

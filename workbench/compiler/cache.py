@@ -1,4 +1,4 @@
-"""Compiled kernels on disk, one archive per key. A damaged entry counts as absent."""
+"""Compiled kernels on disk, one archive per key. A damaged entry counts as absent. Its size: cache_limit.py."""
 
 from __future__ import annotations
 
@@ -42,13 +42,20 @@ def load(key: str) -> CompiledKernel | None:
             header["arguments"] = tuple(KernelArgument(**argument) for argument in header["arguments"])
             header["registers"] = header["registers"] and RegisterFigures(**header["registers"])
             header |= {name: archive.read(name).decode() for name in _TEXTS}
-            return CompiledKernel(binary=archive.read("binary"), **header)
+            kernel = CompiledKernel(binary=archive.read("binary"), **header)
     except (OSError, zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, EOFError):
         return None
+    with suppress(OSError):
+        # The time of the last use: what was used longest ago goes first when the cache reaches its limit.
+        os.utime(entry_path(key))
+    return kernel
 
 
 def store(kernel: CompiledKernel) -> None:
     """Write the entry in one step. A cache directory that cannot be written costs only the reuse."""
+    from workbench.compiler.cache_limit import limit_now_and_then
+
+    limit_now_and_then()
     path = entry_path(kernel.key)
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
