@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from command_lines import check_command
 from fake_timer import FakeTimer
+from notebook_files import write_notebook
 
 from workbench.bench import bench_scenarios
 from workbench.compiler import compile_kernel
@@ -21,6 +22,7 @@ from workbench.device import load_device
 from workbench.parity import TimingPlan
 from workbench.parity.baselines import BASELINES
 from workbench.problem import UnifiedAttentionProblem
+from workbench.report import notebook_parameters
 from workbench.route import route_rows
 from workbench.scenarios import Scenario, find, load_file
 from workbench.spec import DenseSpec
@@ -132,6 +134,14 @@ class TestExtending:
         )
         assert [record.status for record in records] == ["ok", "ok"]
         assert records[1].samples
+
+    def test_a_study(self, tmp_path, capsys):
+        parameters, last = [body for info, body in blocks(EXTENDING.partition("## A study")[2]) if info == "python"]
+        notebook = write_notebook(tmp_path / "mine.ipynb", last, parameters=parameters)
+        declared = notebook_parameters(notebook)
+        assert [(name, each.help) for name, each in declared.items()] == [("scenario", "what is routed")]
+        exec(last, {"scenario": "prefill_d128_b16"})  # noqa: S102 - as a report runs it with -p scenario prefill_d128_b16
+        assert capsys.readouterr().out == "prefill_d128_b16 takes the 2d lane. [static]\n"
 
 
 def change(path, body):

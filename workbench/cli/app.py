@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -74,6 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     WORKBENCH_DEBUG=1 lets the traceback through.
     """
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A terminal that lacks a character shows its code; rich would end with a traceback.
+        sys.stdout.reconfigure(errors="backslashreplace")
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         arguments = report.join_parameters(given)

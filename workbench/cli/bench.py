@@ -21,6 +21,7 @@ from workbench.cli.options import (
     SizeOption,
 )
 from workbench.cli.select import choose
+from workbench.errors import ParameterError
 
 if TYPE_CHECKING:
     from workbench.records import Record
@@ -91,11 +92,14 @@ def bench(
 def new_record_file(out: Path | None, command: str) -> Path:
     """The file that was asked for, or a new one in reports/ with the time in its name.
 
-    RecordError if it exists or cannot be made: nothing is measured that could not be kept.
+    ParameterError for another kind of file, RecordError if it exists or cannot be made: nothing is measured that could
+    not be kept.
     """
     from workbench.records import check_new_file
 
     path = out or Path("reports") / f"{command}-{datetime.now(UTC):%Y%m%d-%H%M%S}.parquet"
+    if path.suffix != ".parquet":
+        raise ParameterError(f"{path}: records are Parquet; give a file name that ends in .parquet")
     check_new_file(path)
     return path
 

@@ -14,7 +14,7 @@ def refuse_empty(arguments: Sequence[str]) -> None:
         if not argument:
             raise ParameterError(f"an empty text stands behind {before}; name something, or leave it out")
         if argument.startswith("--") and argument.endswith("=") and argument.count("=") == 1:
-            raise ParameterError(f"nothing stands behind {argument} name something, or leave it out")
+            raise ParameterError(f"nothing stands behind {argument}; name something, or leave it out")
 
 
 def refuse_given(options: Mapping[str, object], reason: str) -> None:

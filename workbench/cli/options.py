@@ -10,6 +10,7 @@ import typer
 
 LARGEST_SEED = 2**63 - 1
 MOST_ROUNDS = 100_000
+LONGEST_TIMEOUT = 1e7
 
 
 class Size(StrEnum):
@@ -57,12 +58,15 @@ CodeKernelOption = Annotated[
 ]
 LdsOption = Annotated[
     int | None,
-    typer.Option("--lds", min=0, metavar="BYTES", help="Of a FILE: LDS of a workgroup, where it does not say."),
+    typer.Option(
+        "--lds", min=0, max=160 * 1024, metavar="BYTES", help="Of a FILE: LDS of a workgroup, where it does not say."
+    ),
 ]
 CacheOption = Annotated[Cache, typer.Option("--cache", help="State of the caches before a call.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, max=LARGEST_SEED, help="Seed of the random inputs.")]
 TimeoutOption = Annotated[
-    float | None, typer.Option("--timeout", min=1, metavar="SECONDS", help="Stop each notebook after so long.")
+    float | None,
+    typer.Option("--timeout", min=1, max=LONGEST_TIMEOUT, metavar="SECONDS", help="Stop each notebook after so long."),
 ]
 ReportsOption = Annotated[
     Path | None, typer.Option("--out", help="Folder in which the run's own folder is made; default: reports.")

@@ -43,6 +43,8 @@ class Scalar(ParameterType):
             value = self._parse(value)
         # bool is a subclass of int, but True is no block size.
         fits = isinstance(value, _CLASSES[self.text]) and (self.text == "bool" or not isinstance(value, bool))
+        if isinstance(value, int) and abs(value) >= 2**63:
+            raise ValueError(f"expected an integer of at most 63 bits, got {value}")
         if not fits or value != value:  # nothing can be done with NaN, and it equals not even itself
             raise self.refuse(value)
         return float(value) if self.text == "float" else value
