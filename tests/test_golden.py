@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -16,6 +17,7 @@ from workbench.compiler import (
     installed_triton_version,
     pointer_argument,
 )
+from workbench.compiler.figures import RegisterFigures
 from workbench.compiler.normalise import machine_code_digest, normalise_assembly
 from workbench.compiler.shipped import shipped_requests, shipped_variants
 from workbench.errors import CompileError, GoldenError
@@ -95,7 +97,7 @@ $L__func_end0:
 
 def entry(code="a", **changes):
     return golden.GoldenEntry(
-        **{"sha256": code, "lines": 9, "vgprs": 8, "agprs": 0, "spills": 0, "lds_bytes": 0} | changes
+        **{"sha256": code, "lines": 9, "vgprs": 8, "agprs": 0, "spills": 0, "sgpr_spills": 0, "lds_bytes": 0} | changes
     )
 
 
@@ -188,7 +190,7 @@ def test_compare_names_each_kind():
 
 def test_records_read_back(tmp_path):
     path = tmp_path / "3.6.0-gfx950.json"
-    entries = {"b": entry("x", vgprs=None, spills=None), "a": entry("y")}
+    entries = {"b": entry("x", vgprs=None, spills=None, sgpr_spills=None), "a": entry("y")}
     golden.write_entries(path, entries)
     assert golden.read_entries(path) == entries
     assert json.loads(path.read_text())["triton"] == "3.6.0"
@@ -270,7 +272,7 @@ def test_another_ir_is_compiled_and_may_give_the_same_code(gate, compiled, monke
     assert compiled == []
 
 
-@pytest.mark.parametrize("edit", [{"sha256": "x"}, {"spills": 7}, {"seal": ""}, {"seal": "0" * 64}])
+@pytest.mark.parametrize("edit", [{"sha256": "x"}, {"spills": 7}, {"sgpr_spills": 7}, {"seal": ""}, {"seal": "0" * 64}])
 @pytest.mark.usefixtures("gate")
 def test_an_entry_that_was_edited_is_compiled(compiled, edit):
     path = golden.golden_path("3.6.0", "gfx950")
@@ -296,9 +298,11 @@ def test_check_fails_on_a_variant_that_does_not_compile(gate):
 
 
 def test_check_lists_spills_of_what_dispatch_picks(gate):
+    gate["2d/a"], gate["2d/a+lever=1"] = entry("a", sgpr_spills=3), entry("e", sgpr_spills=3)
     gate["2d/b"], gate["2d/b+lever=1"] = entry("b", spills=4), entry("d", spills=4)
     run("update", "--triton", "3.6.0", "--target", "gfx950")
     output = run("check")
+    assert "spills    2d/a: 8 VGPRs (0 of them AGPRs), 0 spilled and 3 SGPRs, " in output
     assert "spills    2d/b: " in output
     assert "lever" not in output
 
@@ -365,6 +369,17 @@ def test_records_hold_the_shipped_variants(version, target):
 
 
 @pytest.mark.parametrize(("version", "target"), golden.recorded_pairs())
-def test_nothing_that_dispatch_picks_spills(version, target):
+def test_nothing_that_dispatch_picks_spills_to_memory(version, target):
+    """Scalar registers do spill in places: to lanes of vector registers, 64 each, of which two hold all of them."""
     recorded = golden.read_entries(golden.golden_path(version, target))
-    assert [name for name, found in recorded.items() if found.spills and "+" not in name] == []
+    picked = {name: entry for name, entry in recorded.items() if "+" not in name}
+    assert [name for name, entry in picked.items() if entry.spills] == []
+    assert max(entry.sgpr_spills for entry in picked.values()) in range(1, 2 * 64)
+
+
+def test_an_entry_counts_spills_of_both_kinds():
+    figures = RegisterFigures(24, 0, 0, agprs=0, sgprs=100, vgpr_spills=0, sgpr_spills=5)
+    kernel = SimpleNamespace(assembly=AMD, registers=figures, lds_bytes=64)
+    made = golden.make_entry(kernel)
+    assert (made.spills, made.sgpr_spills, made.spilled) == (0, 5, True)
+    assert not golden.make_entry(SimpleNamespace(assembly=PTX, registers=None, lds_bytes=0)).spilled

@@ -43,6 +43,8 @@ class GoldenEntry:
     agprs: int | None
     spills: int | None
     """Vector registers spilled to scratch."""
+    sgpr_spills: int | None
+    """Scalar registers spilled to lanes of vector registers."""
     lds_bytes: int
     seal: str = ""
     """SHA-256 of this entry and of what the compiler makes it from; empty where that was never put on record."""
@@ -52,11 +54,16 @@ class GoldenEntry:
         content = asdict(replace(self, seal=""))
         return replace(self, seal=sha256(f"{inputs} {json.dumps(content, sort_keys=True)}".encode()).hexdigest())
 
+    @property
+    def spilled(self) -> bool:
+        """Whether registers of any kind were spilled."""
+        return bool(self.spills or self.sgpr_spills)
+
     def describe(self) -> str:
         """The figures beside the digest, in words."""
         return (
-            f"{self.vgprs} VGPRs ({self.agprs or 0} of them AGPRs), {self.spills or 0} spilled, "
-            f"LDS {self.lds_bytes} B, {self.lines} lines"
+            f"{self.vgprs} VGPRs ({self.agprs or 0} of them AGPRs), {self.spills or 0} spilled and "
+            f"{self.sgpr_spills or 0} SGPRs, LDS {self.lds_bytes} B, {self.lines} lines"
         )
 
 
@@ -89,8 +96,8 @@ class GateResult:
 
     @property
     def spilling(self) -> tuple[str, ...]:
-        """Variants that dispatch picks and that spill vector registers. A lever may; that is what a study finds out."""
-        return tuple(sorted(name for name, entry in self.current.items() if entry.spills and "+" not in name))
+        """Variants that dispatch picks and that spill registers. A lever may; that is what a study finds out."""
+        return tuple(sorted(name for name, entry in self.current.items() if entry.spilled and "+" not in name))
 
     @property
     def passed(self) -> bool:
@@ -223,6 +230,7 @@ def make_entry(kernel: CompiledKernel) -> GoldenEntry:
         vgprs=registers.vgprs if registers else None,
         agprs=registers.agprs if registers else None,
         spills=registers.vgpr_spills if registers else None,
+        sgpr_spills=registers.sgpr_spills if registers else None,
         lds_bytes=kernel.lds_bytes,
     )
 

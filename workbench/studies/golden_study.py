@@ -126,7 +126,8 @@ def lever_rows(entries: Entries, variant: str) -> list[dict[str, Any]]:
                     "same digest": entry.sha256 == base.sha256,
                     "lines": entry.lines - base.lines,
                     "VGPRs": (entry.vgprs or 0) - (base.vgprs or 0),
-                    "spills": (entry.spills or 0) - (base.spills or 0),
+                    "VGPR spills": (entry.spills or 0) - (base.spills or 0),
+                    "SGPR spills": (entry.sgpr_spills or 0) - (base.sgpr_spills or 0),
                     "LDS bytes": entry.lds_bytes - base.lds_bytes,
                 }
             )

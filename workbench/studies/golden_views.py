@@ -25,7 +25,7 @@ def record_table() -> Table:
         entries = read_entries(golden_path(version, target))
         digests = {entry.sha256 for entry in entries.values()}
         levers = [name for name in entries if "+" in name]
-        spilling = sum(bool(entry.spills) for entry in entries.values())
+        spilling = sum(entry.spilled for entry in entries.values())
         rows.append(
             [plain(version), plain(target)]
             + [plain(count, "num") for count in (len(entries), len(levers), len(digests), spilling)]
@@ -88,12 +88,12 @@ def lever_table(rows: Sequence[dict[str, Any]], variant: str) -> Table:
     cells = [
         [
             plain(row["lever"]),
-            *(plain(f"{row[key]:+,d}", "num") for key in ("lines", "VGPRs", "spills", "LDS bytes")),
+            *(plain(f"{row[key]:+,d}", "num") for key in ("lines", "VGPRs", "VGPR spills", "SGPR spills", "LDS bytes")),
             plain("the same" if row["same digest"] else "its own"),
         ]
         for row in rows
     ]
-    headings = ["lever", "lines", "VGPRs", "spills", "LDS bytes", "digest"]
+    headings = ["lever", "lines", "VGPRs", "VGPR spills", "SGPR spills", "LDS bytes", "digest"]
     caption = f"Static, from the record: each lever's other setting less {variant}."
     return Table(headings, cells, caption, empty=f"No lever of {variant} is on record.")
 
