@@ -110,7 +110,7 @@ def test_where_a_file_names_its_arguments_names_decide(run, scale):
         (("--grid", "1", "--arg", "a=1", "--arg", "a=2"), "a is given twice"),
         (("--grid", "1", "--arg", "a=1", "--arg", "b=null", "--arg", "c=2"), "a is a number, but body takes a pointer"),
         (("--grid", "1", "--arg", "a=null", "--arg", "b=null", "--arg", "c=ones:f32:1"), "takes 4 bytes by value"),
-        (("--grid", "1", "--lds", "200000"), "0 to 163840 bytes of LDS"),
+        (("--grid", "1", "--lds", "200000"), "less than or equal to 163840"),
         (("--grid", "1", "--lane", "2d"), "--lane: for scenarios"),
         ((), "such as --grid 4,1,1"),
     ],

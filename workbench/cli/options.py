@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-LARGEST_SEED = 2**63 - 1
+LARGEST_SEED = 2**31 - 1
 MOST_ROUNDS = 100_000
 LONGEST_TIMEOUT = 1e7
 
