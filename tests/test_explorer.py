@@ -18,11 +18,13 @@ from workbench.explorer.code import command_line, python_code
 from workbench.explorer.helper import Helper
 from workbench.explorer.html import result_html, status_html
 from workbench.explorer.jobs import measure
+from workbench.explorer.key_figures import key_figures
 from workbench.explorer.neighbours import Coming, likely_next, neighbours
 from workbench.explorer.plan import kernels_for, make_plan
 from workbench.explorer.problem_edits import edit_problem, spell_value
 from workbench.explorer.session import Session
-from workbench.explorer.tables import only_differences, tables_beside
+from workbench.explorer.tables import only_differences, tables, tables_beside
+from workbench.inspection.sections import EVERY_BLOCK, SKIPPED
 from workbench.report.find import describe_notebook, find_notebook
 from workbench.report.suite_plan import choose_notebooks
 from workbench.scenarios import find
@@ -198,6 +200,17 @@ class TestSession:
         reach_emulation(session)
         session._slow.jobs["A"][2](protocol.Failure("EmulationError: v_strange"))
         assert "v_strange" in status_html(session.answers["A"])
+
+    def test_the_bound_is_shown_with_and_without_blocks_that_are_voted_away_as_the_tables_have_it(self, session):
+        session.set("A", DENSE)
+        reach_emulation(session)
+        answer = session.answers["A"]
+        budget = next(section for section in tables(answer) if section.title.startswith("Issue budget"))
+        rows = {row.label: row.values[0] for row in budget.rows}
+        cards = {figure.title: figure.value for figure in key_figures(answer)}
+        whole, skipping = (f"MFMA efficiency, at most, {counted}" for counted in (EVERY_BLOCK, SKIPPED))
+        assert rows[whole] == cards[whole] == answer.inspection.budget.mfma_efficiency
+        assert cards[skipping] == answer.facts["voted"]
 
     def test_two_sides_mark_what_differs(self, session):
         session.set("A", DENSE)

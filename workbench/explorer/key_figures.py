@@ -1,9 +1,11 @@
-"""The ten figures that are shown largest."""
+"""The eleven figures that are shown largest."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from workbench.inspection.sections import EVERY_BLOCK, SKIPPED
 
 if TYPE_CHECKING:
     from workbench.explorer.answer import Answer, Stage
@@ -35,7 +37,8 @@ def key_figures(answer: Answer) -> tuple[KeyFigure, ...]:
         ("workgroups per CU", occupancy.workgroups_per_cu if occupancy else None, "static"),
         ("waves per SIMD", occupancy.waves_per_simd if occupancy else None, "static"),
         ("instructions, hot loop", len(answer.inspection.hot_instructions) if answer.inspection else None, "static"),
-        ("MFMA efficiency, at most", facts.get("efficiency"), "modelled"),
+        (f"MFMA efficiency, at most, {EVERY_BLOCK}", facts.get("efficiency"), "modelled"),
+        (f"MFMA efficiency, at most, {SKIPPED}", facts.get("voted"), "modelled"),
         ("bound by", facts.get("binding"), "modelled"),
     ]
     found = [KeyFigure(title, value, evidence, answer.code) for title, value, evidence in code]

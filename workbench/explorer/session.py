@@ -169,6 +169,7 @@ class Session:
     def _compile_side(self, side: str, number: int, plan: Plan, started: float) -> None:
         figures = self._figures_of_code(plan)
         figures["seconds"] = time.monotonic() - started
+        figures["emulation"] = "working" if figures["code"] == "done" else "none"
         if self._update(side, number, **figures) and figures["code"] == "done":
             self._start(self._spare, self._emulate_side, side, number, plan)
             self._ready.submit(self._get_ahead, side, number, plan)

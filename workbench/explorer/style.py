@@ -4,7 +4,7 @@ from __future__ import annotations
 
 STYLE = """<style>
 .explorer { font-size: 13px; line-height: 1.35; color: var(--jp-ui-font-color1, #222); overflow-wrap: anywhere; }
-.explorer .cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(112px, 1fr)); gap: 6px; }
+.explorer .cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(160px, 1fr)); gap: 6px; }
 .explorer .card { border: 1px solid var(--jp-border-color2, #ccc); border-radius: 4px; padding: 4px 8px; }
 .explorer .card .label { font-size: 11px; opacity: 0.8; }
 .explorer .card .value { font-size: 16px; font-variant-numeric: tabular-nums; overflow-wrap: normal; }

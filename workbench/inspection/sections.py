@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _BUDGET = "Issue budget of the hot loop, one iteration of one wave"
 
+EVERY_BLOCK, SKIPPED = "every block run", "voted-away blocks skipped"
+"""Which instructions of the loop a budget counts: a wave may branch around some blocks when no lane needs them."""
+
 Value = int | float | str | None
 """A float is a fraction and shown in per cent; None is shown as a dash."""
 
@@ -53,8 +56,8 @@ def sections_of(inspection: Inspection) -> tuple[Section, ...]:
         _loops(inspection),
         _mix(inspection),
         _runs(inspection),
-        _budget(_BUDGET, inspection.budget) if inspection.budget else None,
-        _budget(f"{_BUDGET}, voted-away blocks skipped", inspection.voted_budget) if inspection.voted_budget else None,
+        _budget(_BUDGET, inspection.budget, EVERY_BLOCK) if inspection.budget else None,
+        _budget(f"{_BUDGET}, {SKIPPED}", inspection.voted_budget, SKIPPED) if inspection.voted_budget else None,
     )
     return tuple(section for section in found if section is not None)
 
@@ -153,7 +156,7 @@ def _describe(run: Run) -> str:
     return ", ".join(f"{count} {FAMILIES[family]}" for family, count in run.mix.families().items()) or "nothing"
 
 
-def _budget(title: str, budget: Budget) -> Section:
+def _budget(title: str, budget: Budget, counted: str) -> Section:
     rows = [Row(f"{pipe} cycles", (budget.cycles[pipe],)) for pipe in PIPES]
     rows += [
         Row("MFMA shadow, cycles", (budget.shadow,)),
@@ -161,7 +164,7 @@ def _budget(title: str, budget: Budget) -> Section:
         Row("vector cycles outside it", (budget.exposed,)),
         *(Row(f"bound by {name}, cycles", (cycles,)) for name, cycles in budget.bounds.items()),
         Row("bound that binds", (budget.binding,)),
-        Row("MFMA efficiency, at most", (budget.mfma_efficiency,)),
+        Row(f"MFMA efficiency, at most, {counted}", (budget.mfma_efficiency,)),
     ]
     unpriced = ", ".join(f"{name} ({count})" for name, count in budget.unpriced)
     lines = [f"assumed: {assumption}" for assumption in budget.assumptions]
