@@ -12,7 +12,7 @@ from workbench.records.record import (
     Record,
     is_performance,
 )
-from workbench.records.stored import stored_devices, stored_records, stored_sets, stored_study_record
+from workbench.records.stored import stored_devices, stored_records, stored_sets, stored_study_records
 
 __all__ = [
     "BACKENDS",
@@ -29,7 +29,7 @@ __all__ = [
     "stored_devices",
     "stored_records",
     "stored_sets",
-    "stored_study_record",
+    "stored_study_records",
     "to_frame",
     "write_records",
 ]

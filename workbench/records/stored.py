@@ -45,14 +45,17 @@ def stored_records(device: str, sets: Sequence[str]) -> list[Record]:
 
 
 @functools.lru_cache(maxsize=1)
-def _study_records() -> dict[tuple[Problem, KernelSpec | None, str], Record]:
+def _study_records() -> tuple[Record, ...]:
     from workbench.resources import data_path
 
     files = sorted(data_path("measured").glob("*/studies/*.parquet"))
-    found = [record for file in files for record in read_records(file)]
-    return {(record.problem, record.spec, record.candidate): record for record in found}
+    return tuple(record for file in files for record in read_records(file))
 
 
-def stored_study_record(problem: Problem, spec: KernelSpec, candidate: str) -> Record | None:
-    """What a study once measured of that candidate: data/measured/<device>/studies/<study>.parquet."""
-    return _study_records().get((problem, spec, candidate))
+def stored_study_records(problem: Problem, candidate: str, spec: KernelSpec | None = None) -> list[Record]:
+    """What studies once measured of a candidate of that name: data/measured/<device>/studies/<study>.parquet.
+
+    spec: of this one alone; None takes that of the device's dispatch at the time, whatever it was.
+    """
+    found = [each for each in _study_records() if each.problem == problem and each.candidate == candidate]
+    return [each for each in found if spec is None or each.spec == spec]

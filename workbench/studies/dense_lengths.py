@@ -11,7 +11,6 @@ from workbench.studies.frames import frame_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from workbench.device import Device
     from workbench.records import Record
     from workbench.scenarios import Scenario
 
@@ -28,17 +27,11 @@ def length_times(scenario: Scenario) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from workbench.device import detect_device, load_device
-    from workbench.records import stored_devices
-
-    here = detect_device()
-    devices = [here] if here else [load_device(name) for name in stored_devices()]
     found = []
-    for device in devices:
-        for pair in LENGTHS:
-            records = [_timed(scenario, length, device, stored=here is None) for length in pair]
-            if all(record is not None and record.samples for record in records):
-                found.append(_line(pair, [record for record in records if record is not None]))
+    for pair in LENGTHS:
+        for aligned, ragged in zip(*(_timed(scenario, length) for length in pair), strict=True):
+            if aligned.samples and ragged.samples:
+                found.append(_line(pair, (aligned, ragged)))
     return pd.DataFrame(found, columns=_COLUMNS)
 
 
@@ -61,22 +54,24 @@ def length_time_bullet(frame: pd.DataFrame) -> str:
     return f"\n- Rate of a ragged length over the next aligned one: {told} (measured, {frame['hardware'].iloc[0]})."
 
 
-def _timed(scenario: Scenario, length: int, device: Device, *, stored: bool) -> Record | None:
+def _timed(scenario: Scenario, length: int) -> list[Record]:
+    """One record; without a GPU one of each device that has a stored one."""
+    from workbench.device import detect_device
     from workbench.dispatch import select_dense_spec
     from workbench.parity.harness import Contestant
+    from workbench.records import stored_study_records
     from workbench.scenarios import Scenario
-    from workbench.studies.times import stored_records_of, timed_records
+    from workbench.studies.times import timed_records
 
-    problem = dense(scenario.problem).with_changes(seqlen_q=length, seqlen_kv=length)
-    contestants = [Contestant(f"length {length}", "dense", select_dense_spec(problem, device).spec)]
-    if stored:
-        found = stored_records_of(problem, contestants)
-    else:
-        found = timed_records(Scenario(f"{scenario.name}, {length}", "study", problem), contestants)
-    return found[0] if found else None
+    problem, device = dense(scenario.problem).with_changes(seqlen_q=length, seqlen_kv=length), detect_device()
+    name = f"length {length}"
+    if device is None:
+        return stored_study_records(problem, name)
+    contestants = [Contestant(name, "dense", select_dense_spec(problem, device).spec)]
+    return timed_records(Scenario(f"{scenario.name}, {length}", "study", problem), contestants)
 
 
-def _line(pair: tuple[int, int], records: list[Record]) -> dict[str, object]:
+def _line(pair: tuple[int, int], records: tuple[Record, Record]) -> dict[str, object]:
     full, rate = (float(record.metrics["tflops"].value) for record in records)
     return {
         "aligned": pair[0],

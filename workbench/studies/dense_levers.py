@@ -137,10 +137,9 @@ def _twins(scenario: Scenario, lever: str) -> list[Variant]:
 
 
 def _is_stored(variant: Variant) -> bool:
-    from workbench.records import stored_study_record
+    from workbench.records import stored_study_records
 
-    spec = variant.spec
-    return spec is not None and stored_study_record(variant.problem, spec, variant.name) is not None
+    return bool(variant.spec and stored_study_records(variant.problem, variant.name, variant.spec))
 
 
 def twin_bullet(studies: Sequence[LeverStudy]) -> str:

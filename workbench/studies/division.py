@@ -11,7 +11,7 @@ first goes wrong at an n of remainder d - 1 with e n >= 2^(32+s), or where the 3
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -204,12 +204,12 @@ def timed_frame(divisor: int, *, repeats: int = 64, elements: int = 2**24) -> pd
     n = torch.randint(0, INT32_END - 1, (elements,), dtype=torch.int32, device="cuda")
     out, plan = torch.empty_like(n), TimingPlan(rounds=10)
 
-    def call(way: str) -> Any:
+    def call(way: str) -> Callable[[], Any]:
         options = {"WAY": way, "DIVISOR": divisor, "REPEATS": repeats, "BLOCK": 1024}
         numbers = (divisor, _signed(magic.multiplier), magic.shift)
         return lambda: divide_lanes[(elements // 1024,)](n, out, *numbers, **options)
 
-    timed = interleave({way: capture(call(way), plan) for way in ("none", *WAYS)}, plan)
+    timed = interleave({way: capture([call(way)], plan) for way in ("none", *WAYS)}, plan)
     median = {way: sorted(values)[len(values) // 2] for way, values in timed.items()}
     found = [
         {

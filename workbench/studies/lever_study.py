@@ -362,11 +362,11 @@ def _measure(outcomes: Sequence[Outcome], timing: TimingPlan | bool | str, seed:
 
 def _recall(outcome: Outcome, why: str, timing: TimingPlan | bool | str) -> None:
     """The time of a record that comes with the workbench, or why there is none here."""
-    from workbench.records import stored_study_record
+    from workbench.records import stored_study_records
 
     variant = outcome.variant
     if timing and not isinstance(timing, str) and variant.spec is not None:
-        outcome.record = stored_study_record(variant.problem, variant.spec, variant.name)
+        outcome.record = next(iter(stored_study_records(variant.problem, variant.name, variant.spec)), None)
     if outcome.record is not None:
         outcome.figures += measured_figures(variant.name, outcome.record, stored=True)
     else:

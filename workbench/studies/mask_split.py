@@ -6,7 +6,6 @@ launch and its errors emulated; times measured.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from workbench.inspection import Inspection
     from workbench.parity.timing import TimingPlan
     from workbench.problem import UnifiedAttentionProblem
+    from workbench.records import Record
     from workbench.scenarios import Scenario
     from workbench.spec_gfx950_unified import Gfx950Unified2DSpec
     from workbench.studies.lever_study import LeverStudy, Progress
@@ -78,7 +78,7 @@ def tile_frame(scenarios: Iterable[Scenario]) -> pd.DataFrame:
         spec = _dispatched(problem)
         if spec is None:
             continue
-        tiles = count_tiles(problem, spec.block_m, spec.tile_size)
+        tiles = count_tiles(paged(scenario), spec.block_m, spec.tile_size)
         rows.append(
             {
                 "scenario": scenario.name,
@@ -263,14 +263,15 @@ def timed_frame(scenarios: Iterable[Scenario], *, seed: int = 0, plan: TimingPla
     """
     import pandas as pd
 
-    from workbench.device import detect_device, load_device
-    from workbench.records import stored_devices
+    from workbench.device import detect_device
 
-    here = detect_device()
-    devices = [here] if here else [load_device(name) for name in stored_devices()]
-    pairs = itertools.product(devices, scenarios)
-    rows = [_timed(scenario, device, seed, plan, here is None) for device, scenario in pairs]
-    return pd.DataFrame(filter(None, rows), columns=_TIMED)
+    device = detect_device()
+    pairs = [
+        (scenario, records)
+        for scenario in scenarios
+        for records in ([_timed(scenario, device, seed, plan)] if device else _recalled(scenario))
+    ]
+    return pd.DataFrame([_time_line(scenario, *records) for scenario, records in pairs], columns=_TIMED)
 
 
 _TIMED = [
@@ -279,30 +280,34 @@ _TIMED = [
 ]  # fmt: skip
 
 
-def _timed(
-    scenario: Scenario, device: Device, seed: int, plan: TimingPlan | None, stored: bool
-) -> dict[str, Any] | None:
-    from statistics import median
-
+def _timed(scenario: Scenario, device: Device, seed: int, plan: TimingPlan | None) -> Sequence[Record]:
     from workbench.dispatch import select_path, select_spec
     from workbench.parity.harness import Contestant
-    from workbench.studies.times import stored_records_of, timed_records
+    from workbench.studies.times import timed_records
 
     problem = paged(scenario)
     lane = select_path(problem, device).lane
     spec: Any = select_spec(problem, device, lane).spec
     contestants = [Contestant(name, lane, spec.with_changes(**changed)) for name, changed in VARIANTS.items()]
-    found = (
-        stored_records_of(scenario.problem, contestants)
-        if stored
-        else timed_records(scenario, contestants, seed=seed, plan=plan)
-    )
-    if not found:
-        return None
-    one, split = found
+    return timed_records(scenario, contestants, seed=seed, plan=plan)
+
+
+def _recalled(scenario: Scenario) -> list[tuple[Record, Record]]:
+    """Stored records of both variants, a pair for each device."""
+    from workbench.records import stored_study_records
+
+    one, split = (stored_study_records(scenario.problem, name) for name in VARIANTS)
+    return list(zip(one, split, strict=True))
+
+
+def _time_line(scenario: Scenario, one: Record, split: Record) -> dict[str, Any]:
+    from statistics import median
+
+    lane: str = one.lane
+    spec: Any = one.spec
     failed = next((record.message for record in (one, split) if not record.samples), "")
     name = f"speedup_over_{ONE}/{lane}"
-    tiles = count_tiles(problem, spec.block_m, spec.tile_size)
+    tiles = count_tiles(paged(scenario), spec.block_m, spec.tile_size)
     return {
         "scenario": scenario.name,
         "lane": lane,
@@ -315,6 +320,6 @@ def _timed(
         "low": split.value(f"{name}_low"),
         "high": split.value(f"{name}_high"),
         "status": failed or "ok",
-        "hardware": one.environment.get("device", device.title),
+        "hardware": one.environment.get("device", ""),
         "evidence": "measured",
     }

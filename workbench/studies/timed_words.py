@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def timed_bullet(*studies: LeverStudy, kernel: str = "") -> str:
-    """All times over that of the first timed variant, as a bullet of a conclusion; empty where nothing was timed.
+    """All times over that of the first timed variant, as a bullet of a conclusion; empty where fewer than two were.
 
     kernel: what to call the kernel. Ratios of one session come with their 95 % interval; variants of different problems
     have sessions of their own.
@@ -28,7 +28,7 @@ def _times_of(study: LeverStudy) -> str:
         return ""
     base, *others = timed
     line = study.find(base.variant.name, "time")
-    shown = f"`{base.variant.name}` {_microseconds(_time(base.record))}, {_over(base, others)}"
+    shown = f"`{base.variant.name}` takes {_microseconds(_time(base.record))}; times as long: {_over(base, others)}"
     return f"{shown} (measured, {line.of if line else 'a GPU'}).{_apart(timed)}"
 
 
@@ -45,9 +45,9 @@ def _ratio(base: Outcome, other: Outcome) -> str:
     bounds = [record.value(metric + end) for end in ("_high", "_low")]
     speedup = record.value(metric)
     if speedup is None or None in bounds:
-        return f"{_time(record) / _time(base.record):.3g}x"
+        return f"{_time(record) / _time(base.record):.3g}"
     low, high = (1 / bound for bound in bounds if bound)
-    return f"{1 / speedup:.3g}x [{low:.3g}, {high:.3g}]"
+    return f"{1 / speedup:.3g} [{low:.3g}, {high:.3g}]"
 
 
 def _apart(timed: Sequence[Outcome]) -> str:

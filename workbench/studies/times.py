@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from workbench.parity.harness import Contestant
     from workbench.parity.timing import TimingPlan
     from workbench.records import Record
-    from workbench.records.record import Problem
     from workbench.scenarios import Scenario
 
 
@@ -24,11 +23,3 @@ def timed_records(
     records = run_contestants(scenario, contestants, seed=seed, plan=plan or TimingPlan())
     keep_records(records)
     return records
-
-
-def stored_records_of(problem: Problem, contestants: Sequence[Contestant]) -> list[Record]:
-    """The same of the records that come with the workbench; nothing where one of them is missing."""
-    from workbench.records import stored_study_record
-
-    found = [stored_study_record(problem, each.spec, each.name) for each in contestants if each.spec is not None]
-    return [] if None in found else [record for record in found if record is not None]

@@ -1,0 +1,129 @@
+"""Times of studies: kept by the report that took them, recalled where no GPU is, and told in words."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from notebook_files import write_notebook
+
+from workbench.device import load_device
+from workbench.problem import DenseAttentionProblem
+from workbench.records import Metric, Record, keep_records, read_records, write_records
+from workbench.records.kept import FOLDER_VARIABLE
+from workbench.report import run_report
+from workbench.scenarios import find
+from workbench.spec import DenseSpec
+from workbench.studies import mask_split
+from workbench.studies.dense_lengths import LENGTHS, length_time_bullet, length_times
+from workbench.studies.dense_levers import portable_studies, twin_bullet
+from workbench.studies.lever_study import spec_variants, study_variants
+from workbench.studies.timed_words import timed_bullet
+from workbench.studies.unified_levers import untimed
+
+PROBLEM = DenseAttentionProblem(1, 1, 1, 256, 512, 128)
+SLOW, FAST = "lazy_rescale=false", "lazy_rescale=true"
+
+
+def record_of(variant, microseconds, session="s", **speedups):
+    metrics = {"max_abs_error": Metric(0.0, "1", "measured"), "tflops": Metric(5.0, "TFLOP/s", "measured")}
+    metrics |= {"tbps": Metric(1.0, "TB/s", "measured")}
+    metrics |= {name: Metric(value, "x", "measured") for name, value in speedups.items()}
+    return Record(
+        scenario="a problem", problem=variant.problem, lane="dense", status="ok", evidence="measured", backend="gpu",
+        target="sm_90", environment={"device": "some GPU"}, candidate=variant.name, spec=variant.spec,
+        samples=(microseconds,), metrics=metrics, session=session,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def variants():
+    return spec_variants(PROBLEM, DenseSpec(), {SLOW: {"lazy_rescale": False}, FAST: {"lazy_rescale": True}})
+
+
+@pytest.fixture
+def stored(variants, monkeypatch):
+    """Records of both variants, in place of those that come with the workbench."""
+    name = f"speedup_over_{SLOW}/dense"
+    speed = {name: 1.25, f"{name}_low": 1.2, f"{name}_high": 1.3}
+    records = {SLOW: record_of(variants[0], 10.0), FAST: record_of(variants[1], 8.0, **speed)}
+    monkeypatch.setattr("workbench.records.stored._study_records", lambda: tuple(records.values()))
+    monkeypatch.setattr("workbench.device.detect_device", lambda: None)
+    return records
+
+
+def test_records_are_kept_in_the_folder_of_a_report_alone(variants, tmp_path, monkeypatch):
+    record = record_of(variants[0], 10.0)
+    monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
+    assert keep_records([record]) is None
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    assert keep_records([]) is None
+    first, second = keep_records([record]), keep_records([record_of(variants[1], 8.0)])
+    assert first == second == tmp_path / "records.parquet"
+    assert [each.candidate for each in read_records(second)] == [SLOW, FAST]
+    assert [path.name for path in tmp_path.iterdir()] == ["records.parquet"]
+
+
+def test_a_report_tells_its_kernel_where_records_go(variants, tmp_path):
+    source = write_records([record_of(variants[0], 10.0)], tmp_path / "source.parquet")
+    cell = (
+        f"from workbench.records import keep_records, read_records\nprint(keep_records(read_records({str(source)!r})))"
+    )
+    result = run_report(str(write_notebook(tmp_path / "demo.ipynb", cell)), {}, tmp_path / "out", progress=False)
+    printed = [out["text"] for each in nbformat.read(result.notebook, 4).cells for out in each.get("outputs", ())]
+    assert result.records == result.path / "records.parquet"
+    assert Path(printed[-1].strip()) == result.records.absolute()
+
+
+@pytest.mark.usefixtures("stored")
+def test_without_a_gpu_a_study_recalls_stored_times(variants):
+    study = study_variants(variants, small=None)
+    assert (study.value(SLOW, "time"), study.value(FAST, "time")) == (10.0, 8.0)
+    assert study.find(FAST, "time").of == "some GPU (stored record), a problem"
+    assert untimed(study) == ""
+    assert timed_bullet(study, kernel="portable kernel") == (
+        f"- Timed, the portable kernel: `{SLOW}` takes 10 us; times as long: `{FAST}` 0.8 [0.769, 0.833] "
+        "(measured, some GPU (stored record), a problem)."
+    )
+    plain = study_variants(variants, small=None, timing=False)
+    assert plain.value(FAST, "time") is None
+    assert timed_bullet(plain) == ""
+    told = study_variants(variants, small=None, timing="it has no such lever")
+    assert untimed(told) == "No times: it has no such lever."
+
+
+@pytest.mark.usefixtures("stored")
+def test_a_variant_without_a_record_is_named(variants):
+    more = spec_variants(PROBLEM, DenseSpec(), {"64 keys": {"block_n": 64}})
+    study = study_variants([*variants, *more], small=None)
+    assert untimed(study) == "No times of 64 keys: PyTorch sees no GPU here."
+
+
+def test_sessions_apart_have_no_interval(variants, monkeypatch, stored):
+    other = stored[FAST].with_changes(session="another", metrics=dict(stored[SLOW].metrics))
+    monkeypatch.setattr("workbench.records.stored._study_records", lambda: (stored[SLOW], other))
+    text = timed_bullet(study_variants(variants, small=None))
+    assert f"`{FAST}` 0.8 (measured" in text
+    assert "small ratios say nothing" in text
+
+
+def test_what_the_h200_timed_is_found_again_on_a_laptop(monkeypatch):
+    """Specs that dispatch changes since then would leave the studies without their times."""
+    monkeypatch.setattr("workbench.device.detect_device", lambda: None)
+    chosen = find("dense_headline")
+    for lever in ("transposed_pv", "block_n", "lazy_rescale", "grid"):
+        assert "NVIDIA H200 (stored record)" in twin_bullet(portable_studies(chosen, lever, "auto")), lever
+    assert portable_studies(chosen, "grid", "no") == []
+    lengths = length_times(chosen)
+    assert list(zip(lengths["aligned"], lengths["ragged"], strict=True)) == list(LENGTHS)
+    assert "x at 5,000 of 5,120" in length_time_bullet(lengths)
+    split = mask_split.timed_frame([find("serving_d64_sinks_full_ns16")])
+    assert list(split["hardware"]) == ["NVIDIA H200"]
+
+
+def test_an_nvidia_gpu_is_not_asked_for_waves_per_eu(monkeypatch):
+    from workbench.studies.waves import _why_no_lever
+
+    monkeypatch.setattr("workbench.device.detect_device", lambda: load_device("h200"))
+    assert "all values are one kernel there" in _why_no_lever()
+    monkeypatch.setattr("workbench.device.detect_device", lambda: load_device("mi355x"))
+    assert _why_no_lever() == ""
