@@ -83,8 +83,8 @@ def _cards(answers: Sequence[Answer]) -> str:
     cards = []
     for place, figure in enumerate(sides[0] if sides else ()):
         values = [side[place] for side in sides]
-        if all(each.value is None and each.stage == "none" for each in values):
-            continue
+        if all(each.value is None and each.stage in ("none", "done") for each in values):
+            continue  # not asked for, or nothing that the target's code has
         known = all(each.stage == "done" for each in values)
         differ = known and len(values) == 2 and values[0].value != values[1].value
         shown = "".join(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from workbench.compiler import find_target
-from workbench.device import load_device
+from workbench.device import detect_device, load_device
 from workbench.dispatch import select_dense_spec, select_path, select_spec
 from workbench.errors import ParameterError, SpecError, WorkbenchError
 from workbench.explorer.fields import Field, kernel_of_spec, problem_fields, spec_fields
@@ -69,7 +69,7 @@ def make_plan(state: State) -> Plan:
     """Work a state out. Raises the error of a problem, scenario, kernel or target that cannot be; never SpecError."""
     scenario = find(state.scenario, state.size)  # type: ignore[arg-type]
     problem = edit_problem(scenario.problem, state.edits)
-    device = load_device(find_target(state.target).device)
+    device = _device_for(state.target)
     lane, facts, reasons, base = _choose(problem, state.kernel, device)
     changed = dict(state.changes)
     spec, error = _changed(base, changed)
@@ -99,13 +99,19 @@ def main_request(state: State) -> KernelRequest | None:
     try:
         scenario = find(state.scenario, state.size)  # type: ignore[arg-type]
         problem = edit_problem(scenario.problem, state.edits)
-        device = load_device(find_target(state.target).device)
+        device = _device_for(state.target)
         *_, base = _choose(problem, state.kernel, device)
         spec, _ = _changed(base, dict(state.changes))
         requests = _launches(problem, spec, device, state)[1] if spec is not None else ()
     except WorkbenchError:
         return None
     return requests[0] if requests else None
+
+
+def _device_for(target: str) -> Device:
+    """The GPU here where it is of the target's architecture, else the target's usual one."""
+    usual, here = load_device(find_target(target).device), detect_device()
+    return here if here is not None and here.arch == usual.arch else usual
 
 
 def _choose(

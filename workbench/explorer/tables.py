@@ -140,9 +140,9 @@ def _nvidia_resources(answer: Answer) -> Section:
 def _time(answer: Answer) -> Section:
     time = answer.time
     rows = [
-        Row("median, us", (f"{time['median_us']:.1f}",)),
+        Row("median, us", (round(time["median_us"], 1),)),
         Row("least and most, us", (f"{time['least_us']:.1f} to {time['most_us']:.1f}",)),
-        *(Row(name, (f"{time[key]:.2f}",)) for key, name in (("tflops", "TFLOP/s"), ("tbps", "TB/s")) if key in time),
+        *(Row(name, (round(time[key], 2),)) for key, name in (("tflops", "TFLOP/s"), ("tbps", "TB/s")) if key in time),
     ]
     lines = (f"{time['rounds']} rounds on {time['device']}",)
     return Section("Time", "measured", ("",), tuple(rows), lines)

@@ -48,14 +48,18 @@ def small_problem(problem: Problem) -> Problem:
 def describe(problem: Problem) -> str:
     """`2 query heads, 256 queries against 512 keys`."""
     if isinstance(problem, DenseAttentionProblem):
-        lengths = f"{problem.seqlen_q} queries against {problem.seqlen_kv} keys"
+        lengths = f"{_queries(problem.seqlen_q)} against {problem.seqlen_kv} keys"
     else:
         counts = Counter(problem.seq_lens)
         lengths = " and ".join(
-            f"{f'{count} times ' if count > 1 else ''}{queries} queries against {keys} keys"
+            f"{f'{count} times ' if count > 1 else ''}{_queries(queries)} against {keys} keys"
             for (queries, keys), count in counts.items()
         )
     return f"{problem.num_query_heads} query heads, {lengths}"
+
+
+def _queries(count: int) -> str:
+    return "1 query" if count == 1 else f"{count} queries"
 
 
 def conflict_cycles(kernel: KernelLevers, problem: Problem, spec: KernelSpec, triton_version: str) -> dict[str, int]:

@@ -258,7 +258,7 @@ def _measured(timed: pd.DataFrame) -> list[str]:
     if rows.empty:
         return []
     told = ", ".join(
-        f"{row.ratio:.3f} on {row.scenario} ({row.share:.0%} whole, {row.per_block:.0f} tiles a workgroup)"
+        f"{row.ratio:.3f} on {row.scenario} ({row.share:.0%} whole, {_tiles(row.per_block)} a workgroup)"
         for row in rows.itertuples()
     )
     lost, won = rows[rows["high"] < 1], rows[rows["low"] > 1]
@@ -267,6 +267,10 @@ def _measured(timed: pd.DataFrame) -> list[str]:
         text += f" The split lost with {lost['per_block'].min():.0f} to {lost['per_block'].max():.0f} tiles a workgroup"
         text += f", and won with {won['per_block'].min():.0f} or more." if len(won) else "."
     return [text]
+
+
+def _tiles(count: float) -> str:
+    return f"{count:.0f} tile" if round(count) == 1 else f"{count:.0f} tiles"
 
 
 def _clock(timed: pd.DataFrame, rows: Sequence[Published]) -> str:

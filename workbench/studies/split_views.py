@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from workbench.parity.plots import Picture
-from workbench.studies.frames import COLOURS, GREEN, MARKERS, ORANGE, frame_table, panels, tidy
+from workbench.studies.frames import BLUE, COLOURS, GREEN, MARKERS, ORANGE, frame_table, panels, tidy
+from workbench.studies.lever_views import spell_number
 from workbench.studies.timed_words import timed_bullet
 
 if TYPE_CHECKING:
@@ -95,15 +96,21 @@ def exactness_table(frame: pd.DataFrame) -> Table:
 
 
 def study_picture(study: LeverStudy, title: str) -> Picture:
-    """Wave-instructions and cache lines of a small call by variant, over those of the first. Emulated."""
-    figure, grid = panels(1, 2, 2.8)
-    for axes, name in zip(grid[0], ("wave-instructions", "cache lines asked for"), strict=True):
-        shown = [(variant, value) for variant in study.names if (value := study.value(variant, name)) is not None]
-        axes.barh([variant for variant, _ in shown], [value for _, value in shown], color=GREEN)
-        axes.invert_yaxis()
-        tidy(axes, xlabel=f"{name} (emulated)", grid="x")
-    figure.suptitle(title, fontsize=10)
-    return Picture(figure, f"Instructions and cache lines by number of segments, emulated: {title}")
+    """Wave-instructions and cache lines of a small call by variant, emulated; times of the whole one, if measured."""
+    counted = {"wave-instructions": "wave-instructions (emulated)", "cache lines asked for": "cache lines (emulated)"}
+    timed = next((line.of for name in study.names if (line := study.find(name, "time")) and line.value), "")
+    labels = counted | ({"time": "time, us (measured)"} if timed else {})
+    figure, grid = panels(1, len(labels), 2.8, sharey=True)
+    for axes, (name, label) in zip(grid[0], labels.items(), strict=True):
+        values = [study.value(variant, name) or 0.0 for variant in study.names]
+        bars = axes.barh(study.names, values, color=BLUE if name == "time" else GREEN)
+        axes.bar_label(bars, list(map(spell_number, values)), fontsize=7, padding=2)
+        axes.margins(x=0.18)
+        tidy(axes, xlabel=label, grid="x")
+    grid[0][0].invert_yaxis()
+    note = f"; times: {timed}" if timed else ""
+    figure.suptitle(f"Counts: {title}{note}", fontsize=9)
+    return Picture(figure, f"Instructions, cache lines and times by number of segments. Counts: {title}{note}")
 
 
 def conclusion(frame: pd.DataFrame, resident: pd.DataFrame, exact: pd.DataFrame, study: LeverStudy) -> str:
