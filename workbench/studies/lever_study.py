@@ -366,7 +366,8 @@ def _recall(outcome: Outcome, why: str, timing: TimingPlan | bool | str) -> None
 
     variant = outcome.variant
     if timing and not isinstance(timing, str) and variant.spec is not None:
-        outcome.record = next(iter(stored_study_records(variant.problem, variant.name, variant.spec)), None)
+        found = stored_study_records(variant.problem, variant.name, variant.spec)
+        outcome.record = max(found, key=lambda each: each.environment.get("gpu_arch") == TARGET, default=None)
     if outcome.record is not None:
         outcome.figures += measured_figures(variant.name, outcome.record, stored=True)
     else:
