@@ -302,7 +302,7 @@ def test_check_lists_spills_of_what_dispatch_picks(gate):
     gate["2d/b"], gate["2d/b+lever=1"] = entry("b", spills=4), entry("d", spills=4)
     run("update", "--triton", "3.6.0", "--target", "gfx950")
     output = run("check")
-    assert "spills    2d/a: 8 VGPRs (0 of them AGPRs), 0 spilled and 3 SGPRs, " in output
+    assert "spills    2d/a: 8 VGPRs (0 of them AGPRs), 0 VGPRs and 3 SGPRs spilled, " in output
     assert "spills    2d/b: " in output
     assert "lever" not in output
 

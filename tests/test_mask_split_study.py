@@ -31,22 +31,22 @@ def problem(*lengths, **fields):
 
 
 def test_tiles_are_whole_where_the_first_row_sees_their_last_key():
-    assert split.count_tiles(problem((16, 64)), 128, 64) == split.Tiles(1, 0, 1)
-    assert split.count_tiles(problem((1, 64)), 128, 64) == split.Tiles(1, 1, 0)
-    assert split.count_tiles(problem((32, 320)), 128, 64) == split.Tiles(2, 8, 2)
-    assert split.count_tiles(problem((16, 320), num_query_heads=16, num_kv_heads=2), 128, 64).total == 2 * 5
+    assert split.split_tiles(problem((16, 64)), 128, 64) == split.Tiles(1, 0, 1)
+    assert split.split_tiles(problem((1, 64)), 128, 64) == split.Tiles(1, 1, 0)
+    assert split.split_tiles(problem((32, 320)), 128, 64) == split.Tiles(2, 8, 2)
+    assert split.split_tiles(problem((16, 320), num_query_heads=16, num_kv_heads=2), 128, 64).total == 2 * 5
 
 
 def test_a_window_cuts_at_both_ends():
     # The block of queries 1008..1015 sees keys 881..1015: of tiles 13..15, tile 14 alone from end to end.
-    assert split.count_tiles(problem((16, 1024), sliding_window=128), 64, 64) == split.Tiles(2, 2, 4)
+    assert split.split_tiles(problem((16, 1024), sliding_window=128), 64, 64) == split.Tiles(2, 2, 4)
 
 
 def test_the_emulated_loops_walk_the_tiles_that_were_counted(walked):
     small = small_paged(paged(SERVING), 32, 320)
     spec = base_spec("Gluon", small).with_changes(mask_split=True)
     (launch,) = emulate_checked(small, spec, "2d", walked["triton"].iloc[0]).launches
-    tiles = split.count_tiles(small, spec.block_m, spec.tile_size)
+    tiles = split.split_tiles(small, spec.block_m, spec.tile_size)
     mfma = walked[walked["tiles"] == "whole"]["mfma"].iloc[0]
     assert launch.counters["SQ_INSTS_MFMA"] == mfma * spec.num_warps * tiles.total
 

@@ -6,7 +6,7 @@ from workbench.device import load_device
 from workbench.errors import ParameterError
 from workbench.records import stored_records
 from workbench.studies import routing_views as views
-from workbench.studies.routing import UNIFIED_SETS, Shape, gain, measured_frame, queue_of, route_frame, timed_records
+from workbench.studies.routing import UNIFIED_SETS, Shape, gain, measured_frame, queue_of, route_frame, timed_points
 
 MI355X, H200 = load_device("mi355x"), load_device("h200")
 
@@ -74,4 +74,4 @@ def test_pictures_and_conclusion(routes, measured):
 
 def test_nothing_is_timed_without_a_gpu(monkeypatch):
     monkeypatch.setattr("workbench.device.detect_device", lambda: None)
-    assert timed_records(Shape(), [(1, 1024)]) == []
+    assert timed_points(Shape(), [(1, 1024)]) == []

@@ -1,5 +1,6 @@
 """Times of studies: kept by the report that took them, recalled where no GPU is, and told in words."""
 
+import contextlib
 from pathlib import Path
 
 import nbformat
@@ -11,14 +12,21 @@ from workbench.problem import DenseAttentionProblem
 from workbench.records import Metric, Record, keep_records, read_records, write_records
 from workbench.records.kept import FOLDER_VARIABLE
 from workbench.report import run_report
+from workbench.resources import data_path
 from workbench.scenarios import find
 from workbench.spec import DenseSpec
 from workbench.studies import mask_split
+from workbench.studies.addressing import static_variants
+from workbench.studies.combo import combo_study
 from workbench.studies.dense_lengths import LENGTHS, length_time_bullet, length_times
 from workbench.studies.dense_levers import portable_studies, twin_bullet
+from workbench.studies.fp8_cache import cache_variants
 from workbench.studies.lever_study import spec_variants, study_variants
+from workbench.studies.routing import Shape
+from workbench.studies.split_kv import base_3d
 from workbench.studies.timed_words import timed_bullet
-from workbench.studies.unified_levers import untimed
+from workbench.studies.unified_levers import time_note
+from workbench.studies.window import window_study
 
 PROBLEM = DenseAttentionProblem(1, 1, 1, 256, 512, 128)
 SLOW, FAST = "lazy_rescale=false", "lazy_rescale=true"
@@ -30,7 +38,7 @@ def record_of(variant, microseconds, session="s", **speedups):
     metrics |= {name: Metric(value, "x", "measured") for name, value in speedups.items()}
     return Record(
         scenario="a problem", problem=variant.problem, lane="dense", status="ok", evidence="measured", backend="gpu",
-        target="sm_90", environment={"device": "some GPU"}, candidate=variant.name, spec=variant.spec,
+        target="sm_90", environment={"device": "some GPU", "stored": "yes"}, candidate=variant.name, spec=variant.spec,
         samples=(microseconds,), metrics=metrics, session=session,
     )  # fmt: skip
 
@@ -79,7 +87,7 @@ def test_without_a_gpu_a_study_recalls_stored_times(variants):
     study = study_variants(variants, small=None)
     assert (study.value(SLOW, "time"), study.value(FAST, "time")) == (10.0, 8.0)
     assert study.find(FAST, "time").of == "some GPU (stored record), a problem"
-    assert untimed(study) == ""
+    assert time_note(study) == "Times: some GPU (stored record)."
     assert timed_bullet(study, kernel="portable kernel") == (
         f"- Timed, the portable kernel: `{SLOW}` takes 10 us; times as long: `{FAST}` 0.8 [0.769, 0.833] "
         "(measured, some GPU (stored record), a problem)."
@@ -88,14 +96,14 @@ def test_without_a_gpu_a_study_recalls_stored_times(variants):
     assert plain.value(FAST, "time") is None
     assert timed_bullet(plain) == ""
     told = study_variants(variants, small=None, timing="it has no such lever")
-    assert untimed(told) == "No times: it has no such lever."
+    assert time_note(told) == "No times: it has no such lever."
 
 
 @pytest.mark.usefixtures("stored")
 def test_a_variant_without_a_record_is_named(variants):
     more = spec_variants(PROBLEM, DenseSpec(), {"64 keys": {"block_n": 64}})
     study = study_variants([*variants, *more], small=None)
-    assert untimed(study) == "No times of 64 keys: PyTorch sees no GPU here."
+    assert time_note(study) == "Times: some GPU (stored record). No times of 64 keys: PyTorch sees no GPU here."
 
 
 def test_sessions_apart_have_no_interval(variants, monkeypatch, stored):
@@ -115,9 +123,49 @@ def test_what_the_h200_timed_is_found_again_on_a_laptop(monkeypatch):
     assert portable_studies(chosen, "grid", "no") == []
     lengths = length_times(chosen)
     assert list(zip(lengths["aligned"], lengths["ragged"], strict=True)) == list(LENGTHS)
-    assert "x at 5,000 of 5,120" in length_time_bullet(lengths)
+    assert " at 5,000 of 5,120" in length_time_bullet(lengths)
     split = mask_split.timed_frame([find("serving_d64_sinks_full_ns16")])
-    assert list(split["hardware"]) == ["NVIDIA H200"]
+    assert list(split["hardware"]) == ["NVIDIA H200 (stored record)"]
+
+
+STUDIES = {
+    "addressing_64bit": lambda take: take(static_variants(tight("serving_d64_sinks_full_ns16"), 131_072)),
+    "fp8_kv": lambda take: take(cache_variants(find("serving_d64_sinks_full_fp8kv").problem)),
+    "combo_flags": lambda _: combo_study(find("serving_d64_sinks_full_ns16"), "portable"),
+    "sliding_window": lambda _: window_study(find("serving_d64_sinks_sw127_ns64"), "portable", WINDOW_GEOMETRIES),
+    "split_kv": lambda take: take(segment_variants()),
+}
+WINDOW_GEOMETRIES = [(4, 64), (2, 64), (1, 64), (4, 32), (2, 32), (2, 128)]
+
+
+def tight(name):
+    problem = find(name).problem
+    return problem.with_changes(num_blocks=problem.blocks_needed)
+
+
+def segment_variants():
+    device = load_device("mi355x")
+    problem = Shape(num_query_heads=64, num_kv_heads=8, head_size=128).problem(1, 8192)
+    changes = {f"segments={count}": {"num_segments": count} for count in (1, 2, 4, 8, 16, 32, 64, 128)}
+    changes["segments=8, fused"] = {"num_segments": 8, "fused_reduce": True}
+    return spec_variants(problem, base_3d(problem, device), changes)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_stored_time_is_of_a_variant_that_its_study_still_has(name, monkeypatch):
+    taken = []
+
+    def take(variants, **_):
+        taken.extend(variants)
+        raise StopIteration
+
+    for module in ("combo", "window", "unified_levers"):
+        monkeypatch.setattr(f"workbench.studies.{module}.study_variants", take, raising=False)
+    with contextlib.suppress(StopIteration):
+        STUDIES[name](take)
+    stored = read_records(data_path("measured", "h200", "studies", f"{name}.parquet"))
+    variants = {(each.name, each.problem, each.spec) for each in taken}
+    assert [each.candidate for each in stored if (each.candidate, each.problem, each.spec) not in variants] == []
 
 
 def test_an_nvidia_gpu_is_not_asked_for_waves_per_eu(monkeypatch):

@@ -62,8 +62,8 @@ class GoldenEntry:
     def describe(self) -> str:
         """The figures beside the digest, in words."""
         return (
-            f"{self.vgprs} VGPRs ({self.agprs or 0} of them AGPRs), {self.spills or 0} spilled and "
-            f"{self.sgpr_spills or 0} SGPRs, LDS {self.lds_bytes} B, {self.lines} lines"
+            f"{self.vgprs} VGPRs ({self.agprs or 0} of them AGPRs), {self.spills or 0} VGPRs and "
+            f"{self.sgpr_spills or 0} SGPRs spilled, LDS {self.lds_bytes} B, {self.lines} lines"
         )
 
 

@@ -54,8 +54,8 @@ def route_list(routable: Routable, device: Device | None = None, lane: str = "au
 
     rows = route_rows(routable, device, lane)
     where = device.title if device else f"path of {DEFAULT_DEVICE}, geometry of the interpreter"
-    shared = [reason for reason in rows[0]["reasons"] if all(reason in row["reasons"] for row in rows)]
-    shared = shared if len(rows) > 1 else []
+    first = rows[0]["reasons"] if len(rows) > 1 else []
+    shared = [reason for reason in first if all(reason in row["reasons"] for row in rows)]
     parts: list[RenderableType] = [Text(f"Routes: {where}", style="bold"), *(_indented(each) for each in shared)]
     for row in rows:
         launch = " x ".join(map(str, row["launch grid"]))

@@ -15,9 +15,9 @@ spread evenly (u / sqrt 3).
 64 w: float32 sums, exp2 and scores of magnitude up to some tens, in an order that differs from the eager run's.
 rho stands for the scale at which a row's products p_j v_j round. A head of few channels tells it badly: its one or two
 outputs may be small because the products cancel, while the probabilities round as ever; and the eager error may be
-small by chance. Rows of fewer than 32 channels therefore share rho and E with their neighbours (the other heads of the
-token, then the tokens beside it), 32 values together, and take the larger of that and their own. Where a pool has only
-m < 8 values, rho counts 8 / m times.
+small by chance. Rows of fewer than 32 channels therefore share rho and E with their neighbours in memory (heads of
+the token, then of the tokens beside it), 32 values together, and take the larger of that and their own. Where a pool
+has only m < 8 values, rho counts 8 / m times.
 A row whose reference is all zeros (nothing visible) gets no allowance, only E, and does not enter R.
 """
 

@@ -12,7 +12,7 @@ from workbench.records.record import (
     Record,
     is_performance,
 )
-from workbench.records.stored import stored_devices, stored_records, stored_sets, stored_study_records
+from workbench.records.stored import hardware_of, stored_devices, stored_records, stored_sets, stored_study_records
 
 __all__ = [
     "BACKENDS",
@@ -23,6 +23,7 @@ __all__ = [
     "Metric",
     "Record",
     "check_new_file",
+    "hardware_of",
     "is_performance",
     "keep_records",
     "read_records",

@@ -10,6 +10,8 @@ from workbench.records.parquet import read_records
 from workbench.records.record import Problem, Record
 from workbench.spec import KernelSpec
 
+_STORED = "stored"
+
 
 def stored_devices() -> tuple[str, ...]:
     """Devices that there are stored records of."""
@@ -49,13 +51,21 @@ def _study_records() -> tuple[Record, ...]:
     from workbench.resources import data_path
 
     files = sorted(data_path("measured").glob("*/studies/*.parquet"))
-    return tuple(record for file in files for record in read_records(file))
+    found = [record for file in files for record in read_records(file)]
+    return tuple(each.with_changes(environment={**each.environment, _STORED: "yes"}) for each in found)
 
 
 def stored_study_records(problem: Problem, candidate: str, spec: KernelSpec | None = None) -> list[Record]:
     """What studies once measured of a candidate of that name: data/measured/<device>/studies/<study>.parquet.
 
-    spec: of this one alone; None takes that of the device's dispatch at the time, whatever it was.
+    spec: of this one alone; None takes that of the device's dispatch at the time, whatever it was. The environment of
+    each says that it was stored, see `hardware_of`.
     """
     found = [each for each in _study_records() if each.problem == problem and each.candidate == candidate]
     return [each for each in found if spec is None or each.spec == spec]
+
+
+def hardware_of(record: Record) -> str:
+    """What a record was measured on, and whether it came with the workbench: `NVIDIA H200 (stored record)`."""
+    device = record.environment.get("device") or "unknown device"
+    return f"{device} (stored record)" if _STORED in record.environment else device

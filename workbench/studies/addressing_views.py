@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from workbench.parity.plots import Picture
 from workbench.studies.frames import BLUE, GREY, ORANGE, RED, VIOLET, frame_table, panels, tidy, variant_table
 from workbench.studies.timed_words import timed_bullet
-from workbench.studies.unified_levers import untimed
+from workbench.studies.unified_levers import time_note
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,7 +94,7 @@ def cost_table(study: LeverStudy) -> Table:
         "spilled VGPRs": "spilled", "SGPRs": "SGPRs", "waves per SIMD": "waves per SIMD", "code": "code bytes",
         "cycles per 64 keys": "cycles per 64 keys", "time": "time, us",
     }  # fmt: skip
-    return variant_table(study, figures, f"gfx950, Triton {study.triton_version}. {untimed(study)}".strip())
+    return variant_table(study, figures, f"gfx950, Triton {study.triton_version}. {time_note(study)}".strip())
 
 
 def cost(study: LeverStudy, kernel: str, variant: str, figure: str) -> float | None:

@@ -21,7 +21,7 @@ from workbench.studies.combo import (
 )
 from workbench.studies.frames import COLOURS, GREY, frame_table, panels, tidy
 from workbench.studies.lever_figures import VOTED
-from workbench.studies.unified_levers import untimed
+from workbench.studies.unified_levers import time_note
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,7 +98,7 @@ def bundle_table(study: LeverStudy, kernel: str) -> Table:
     }  # fmt: skip
     formats = {"off": ",.0f", "bundle": ",.0f", "gain": ".3f", "product": ".3f", "together": ".3f", "of": "text"}
     frame = bundle_frame(study, [*FLAGS[kernel].values()])
-    return frame_table(frame, columns, f"{kernel} kernel. {untimed(study)}".strip(), formats)
+    return frame_table(frame, columns, f"{kernel} kernel. {time_note(study)}".strip(), formats)
 
 
 def exact_table(frame: pd.DataFrame) -> Table:

@@ -27,11 +27,12 @@ def length_times(scenario: Scenario) -> pd.DataFrame:
     """
     import pandas as pd
 
+    from workbench.records import hardware_of
+
     found = []
     for pair in LENGTHS:
-        for aligned, ragged in zip(*(_timed(scenario, length) for length in pair), strict=True):
-            if aligned.samples and ragged.samples:
-                found.append(_line(pair, (aligned, ragged)))
+        aligned, ragged = ({hardware_of(each): each for each in _timed(scenario, length)} for length in pair)
+        found += [_line(pair, aligned[name], ragged[name]) for name in aligned if name in ragged]
     return pd.DataFrame(found, columns=_COLUMNS)
 
 
@@ -48,10 +49,13 @@ def length_time_table(frame: pd.DataFrame) -> Table:
 
 def length_time_bullet(frame: pd.DataFrame) -> str:
     """The ratios in words, to be put behind a conclusion; empty where nothing was timed."""
-    if not len(frame):
-        return ""
-    told = ", ".join(f"{row.ratio:.2f}x at {row.ragged:,} of {row.aligned:,}" for row in frame.itertuples())
-    return f"\n- Rate of a ragged length over the next aligned one: {told} (measured, {frame['hardware'].iloc[0]})."
+    told = [
+        f"\n- Rate of a ragged length over the next aligned one: "
+        f"{', '.join(f'{row.ratio:.2f} at {row.ragged:,} of {row.aligned:,}' for row in one.itertuples())} (measured, "
+        f"{hardware}). Each length has a session of its own: a few percent say nothing."
+        for hardware, one in frame.groupby("hardware", sort=False)
+    ]
+    return "".join(told)
 
 
 def _timed(scenario: Scenario, length: int) -> list[Record]:
@@ -68,10 +72,13 @@ def _timed(scenario: Scenario, length: int) -> list[Record]:
     if device is None:
         return stored_study_records(problem, name)
     contestants = [Contestant(name, "dense", select_dense_spec(problem, device).spec)]
-    return timed_records(Scenario(f"{scenario.name}, {length}", "study", problem), contestants)
+    found = timed_records(Scenario(f"{scenario.name}, {length}", "study", problem), contestants)
+    return [record for record in found if record.samples]
 
 
-def _line(pair: tuple[int, int], records: tuple[Record, Record]) -> dict[str, object]:
+def _line(pair: tuple[int, int], *records: Record) -> dict[str, object]:
+    from workbench.records import hardware_of
+
     full, rate = (float(record.metrics["tflops"].value) for record in records)
     return {
         "aligned": pair[0],
@@ -79,6 +86,6 @@ def _line(pair: tuple[int, int], records: tuple[Record, Record]) -> dict[str, ob
         "full": full,
         "rate": rate,
         "ratio": rate / full,
-        "hardware": records[0].environment.get("device", ""),
+        "hardware": hardware_of(records[0]),
         "evidence": "measured",
     }

@@ -8,7 +8,7 @@ from workbench.parity.plots import Picture
 from workbench.studies.fp8_cache import conversions
 from workbench.studies.frames import COLOURS, MARKERS, frame_table, panels, tidy
 from workbench.studies.timed_words import timed_bullet
-from workbench.studies.unified_levers import untimed
+from workbench.studies.unified_levers import time_note
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,7 +83,7 @@ def kernel_table(study: LeverStudy) -> Table:
     whole = dict.fromkeys(("vgprs", "lds", "waves", "writes", "instructions", "mfma", "cycles"), ",.0f")
     caption = (
         f"gfx950, Triton {study.triton_version}; conversions and writes of an iteration of the hot loop. The emulator "
-        f"ran 32 queries against 320 keys. {untimed(study)}".strip()
+        f"ran 32 queries against 320 keys. {time_note(study)}".strip()
     )
     return frame_table(pd.DataFrame(rows), columns, caption, whole | {"worst": ".2f", "time": ".1f"})
 

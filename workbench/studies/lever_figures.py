@@ -196,11 +196,11 @@ def certain_faults(launches: Sequence[EmulationResult]) -> list[str]:
     return [str(finding) for launch in launches for finding in launch.findings if finding.certain]
 
 
-def measured_figures(variant: str, record: Record, *, stored: bool = False) -> list[Figure]:
-    """Median time and throughput of a record, or why it has none. stored: it came with the workbench."""
-    of = (
-        f"{record.environment.get('device', 'unknown device')}{' (stored record)' if stored else ''}, {record.scenario}"
-    )
+def measured_figures(variant: str, record: Record) -> list[Figure]:
+    """Median time and throughput of a record, or why it has none."""
+    from workbench.records import hardware_of
+
+    of = f"{hardware_of(record)}, {record.scenario}"
     if not record.samples:
         return [absent_time(variant, f"{record.status}: {record.message}", of)]
     spread = f"{len(record.samples)} rounds, {min(record.samples):.1f} to {max(record.samples):.1f} us"

@@ -344,34 +344,40 @@ def _measure(outcomes: Sequence[Outcome], timing: TimingPlan | bool | str, seed:
 
     plan = timing if isinstance(timing, TimingPlan) else TimingPlan()
     groups: dict[Problem, list[Contestant]] = {}
+    reasons: dict[str, str] = {}
     for outcome in outcomes:
         variant = outcome.variant
         why = outcome.message if variant.spec is None else why_not_timed(variant.spec, timing)
         if why or variant.spec is None:
-            _recall(outcome, why, timing)
+            reasons[variant.name] = why
         else:
             groups.setdefault(variant.problem, []).append(Contestant(variant.name, variant.lane, variant.spec))
     by_name = {outcome.variant.name: outcome for outcome in outcomes}
     for problem, contestants in groups.items():
         scenario = Scenario(describe(problem), "study", problem)
         for record in timed_records(scenario, contestants, seed=seed, plan=plan):
-            outcome = by_name[record.candidate]
-            outcome.record = record
-            outcome.figures += measured_figures(outcome.variant.name, record)
+            by_name[record.candidate].record = record
+    if timing and not isinstance(timing, str):
+        for name, record in _recalled([by_name[name].variant for name in reasons]).items():
+            by_name[name].record = record
+    for name, outcome in by_name.items():
+        if outcome.record is not None:
+            outcome.figures += measured_figures(name, outcome.record)
+        else:
+            outcome.figures.append(absent_time(name, reasons.get(name, "not timed"), "no GPU timing"))
 
 
-def _recall(outcome: Outcome, why: str, timing: TimingPlan | bool | str) -> None:
-    """The time of a record that comes with the workbench, or why there is none here."""
+def _recalled(variants: Sequence[Variant]) -> dict[str, Record]:
+    """Stored records of variants by name, all of one device: a gfx950 if there is one, else that of most records."""
     from workbench.records import stored_study_records
 
-    variant = outcome.variant
-    if timing and not isinstance(timing, str) and variant.spec is not None:
-        found = stored_study_records(variant.problem, variant.name, variant.spec)
-        outcome.record = max(found, key=lambda each: each.environment.get("gpu_arch") == TARGET, default=None)
-    if outcome.record is not None:
-        outcome.figures += measured_figures(variant.name, outcome.record, stored=True)
-    else:
-        outcome.figures.append(absent_time(variant.name, why, "no GPU timing"))
+    by_device: dict[tuple[bool, str], dict[str, Record]] = {}
+    for variant in variants:
+        for record in stored_study_records(variant.problem, variant.name, variant.spec) if variant.spec else ():
+            place = (record.environment.get("gpu_arch") == TARGET, record.environment.get("device", ""))
+            by_device.setdefault(place, {})[variant.name] = record
+    best = max(by_device, key=lambda place: (place[0], len(by_device[place]), place[1]), default=None)
+    return by_device[best] if best else {}
 
 
 def why_not_timed(spec: KernelSpec, timing: TimingPlan | bool | str = True) -> str:

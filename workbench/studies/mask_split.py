@@ -55,7 +55,7 @@ class Tiles:
         return self.whole / self.total if self.total else 0.0
 
 
-def count_tiles(problem: UnifiedAttentionProblem, block_m: int, tile: int) -> Tiles:
+def split_tiles(problem: UnifiedAttentionProblem, block_m: int, tile: int) -> Tiles:
     """What the split gives to each loop, by the bounds that the kernels compute for a query block."""
     window = problem.sliding_window or problem.max_kv_len
     blocks = whole = total = 0
@@ -78,7 +78,7 @@ def tile_frame(scenarios: Iterable[Scenario]) -> pd.DataFrame:
         spec = _dispatched(problem)
         if spec is None:
             continue
-        tiles = count_tiles(paged(scenario), spec.block_m, spec.tile_size)
+        tiles = split_tiles(paged(scenario), spec.block_m, spec.tile_size)
         rows.append(
             {
                 "scenario": scenario.name,
@@ -227,7 +227,7 @@ def emulated_frame(
         for tail in tails:
             queries, keys = TAILS[tail]
             problem = small_paged(paged(scenario), queries, keys)
-            tiles = count_tiles(problem, base.block_m, base.tile_size)
+            tiles = split_tiles(problem, base.block_m, base.tile_size)
             one, split = (
                 emulate_checked(problem, base.with_changes(**changed), "2d", triton_version, seed)
                 for changed in VARIANTS.values()
@@ -293,21 +293,23 @@ def _timed(scenario: Scenario, device: Device, seed: int, plan: TimingPlan | Non
 
 
 def _recalled(scenario: Scenario) -> list[tuple[Record, Record]]:
-    """Stored records of both variants, a pair for each device."""
+    """Stored records of both variants, a pair for each session."""
     from workbench.records import stored_study_records
 
-    one, split = (stored_study_records(scenario.problem, name) for name in VARIANTS)
-    return list(zip(one, split, strict=True))
+    one, split = ({each.session: each for each in stored_study_records(scenario.problem, name)} for name in VARIANTS)
+    return [(one[session], split[session]) for session in one if session in split]
 
 
 def _time_line(scenario: Scenario, one: Record, split: Record) -> dict[str, Any]:
     from statistics import median
 
+    from workbench.records import hardware_of
+
     lane: str = one.lane
     spec: Any = one.spec
     failed = next((record.message for record in (one, split) if not record.samples), "")
     name = f"speedup_over_{ONE}/{lane}"
-    tiles = count_tiles(paged(scenario), spec.block_m, spec.tile_size)
+    tiles = split_tiles(paged(scenario), spec.block_m, spec.tile_size)
     return {
         "scenario": scenario.name,
         "lane": lane,
@@ -320,6 +322,6 @@ def _time_line(scenario: Scenario, one: Record, split: Record) -> dict[str, Any]
         "low": split.value(f"{name}_low"),
         "high": split.value(f"{name}_high"),
         "status": failed or "ok",
-        "hardware": one.environment.get("device", ""),
+        "hardware": hardware_of(one),
         "evidence": "measured",
     }

@@ -123,7 +123,7 @@ def emulated_table(frame: pd.DataFrame) -> Table:
 
 
 def time_table(frame: pd.DataFrame) -> Table:
-    """Both variants interleaved in one session. Measured, on a GPU."""
+    """Both variants interleaved in one session. Measured, here or in the stored records."""
     columns = {
         "scenario": "scenario", "lane": "lane", "kernel": "kernel", "share": "whole tiles",
         "per_block": "tiles a workgroup", "one": "one loop, us",
@@ -133,10 +133,12 @@ def time_table(frame: pd.DataFrame) -> Table:
     formats = {"share": ".0%", "per_block": ".0f", "status": "text"} | dict.fromkeys(("one", "split"), ".1f")
     formats |= dict.fromkeys(("ratio", "low", "high"), ".3f")
     caption = (
-        "Dispatch's kernel for this GPU. Tiles are counted (static), times measured. From and to: the 95 % interval "
-        "of the ratio of paired rounds."
+        "Dispatch's kernel for the hardware named. Tiles are counted (static), times measured. From and to: the 95 % "
+        "interval of the ratio of paired rounds."
     )
-    return frame_table(frame, columns, caption, formats, empty="PyTorch sees no GPU here: no time was measured.")
+    return frame_table(
+        frame, columns, caption, formats, empty="No GPU is here and no record is stored: no time was measured."
+    )
 
 
 def conclusion(
@@ -253,7 +255,7 @@ def _verdict(
 
 
 def _measured(timed: pd.DataFrame) -> list[str]:
-    """What a GPU here said, and how many tiles a workgroup had where the split lost; nothing without one."""
+    """What times say, and how many tiles a workgroup had where the split lost; nothing without any."""
     rows = timed[timed["ratio"].notna()]
     if rows.empty:
         return []
@@ -274,7 +276,7 @@ def _tiles(count: float) -> str:
 
 
 def _clock(timed: pd.DataFrame, rows: Sequence[Published]) -> str:
-    """What a clock said of the split, as a clause: that of this run, else the published one."""
+    """What a clock said of the split, as a clause: times of this run or stored ones, else the published one."""
     own = timed[timed["ratio"].notna()]
     if own.empty:
         told = ", ".join(f"{row.value}x on an {row.hardware}" for row in speedups(rows))

@@ -185,7 +185,7 @@ def _loss(ratio: float, lane: Lane) -> float:
     return max(1.0, ratio if lane == "2d" else 1 / ratio)
 
 
-def timed_records(
+def timed_points(
     shape: Shape,
     points: Sequence[tuple[int, int]],
     *,
@@ -205,8 +205,9 @@ def timed_records(
     for done, (batch, context) in enumerate(points, start=1):
         name = f"batch {batch}, context {context}"
         scenario = Scenario(name, "routing", shape.problem(batch, context))
-        found += run_lanes(scenario, ("2d", "3d"), timing=TimingPlan(rounds=rounds))
+        records = run_lanes(scenario, ("2d", "3d"), timing=TimingPlan(rounds=rounds))
+        keep_records(records)
+        found += records
         if on_done:
             on_done(done, len(points), name)
-    keep_records(found)
     return found

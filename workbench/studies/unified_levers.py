@@ -96,12 +96,14 @@ def cycles(study: LeverStudy, variant: str, figure: str = "cycles per 64 keys") 
     return study.value(variant, figure) if voted is None else voted
 
 
-def untimed(study: LeverStudy) -> str:
-    """Why variants have no times, as a sentence that names them where others do; nothing where all have one."""
+def time_note(study: LeverStudy) -> str:
+    """What the study's times were taken on, and why variants have none: sentences for a caption."""
     lines = [line for name in study.outcomes if (line := study.find(name, "time")) is not None]
     missing = [line for line in lines if line.value is None]
+    hardware = dict.fromkeys(line.of.partition(", ")[0] for line in lines if line.value is not None)
+    told = f"Times: {', '.join(hardware)}." if hardware else ""
     if not missing:
-        return ""
+        return told
     reasons = "; ".join(dict.fromkeys(line.text for line in missing))
     whose = "" if len(missing) == len(lines) else f" of {', '.join(line.variant for line in missing)}"
-    return f"No times{whose}: {reasons}."
+    return f"{told} No times{whose}: {reasons}.".strip()

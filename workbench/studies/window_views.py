@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.parity.plots import Picture
 from workbench.studies.frames import BLUE, COLOURS, GREEN, GREY, MARKERS, ORANGE, frame_table, panels, tidy
-from workbench.studies.unified_levers import untimed
+from workbench.studies.unified_levers import time_note
 from workbench.studies.window import UNPRUNED
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def code_table(frame: pd.DataFrame, studies: Sequence[LeverStudy]) -> Table:
         "workgroups_per_cu": "workgroups per CU", "cycles": "cycles per 64 keys", "time": "time, us",
     }  # fmt: skip
     formats = dict.fromkeys(("vgprs", "spills", "workgroups_per_cu", "cycles"), ",.0f") | {"time": ".1f"}
-    why = " ".join(dict.fromkeys(filter(None, map(untimed, studies))))
+    why = " ".join(dict.fromkeys(filter(None, map(time_note, studies))))
     caption = f"Registers and workgroups static, cycles of a wave modelled, times measured. {why}"
     return frame_table(frame, columns, caption.strip(), formats)
 
