@@ -31,7 +31,7 @@ from workbench.compiler.pool import worker_environment
 from workbench.compiler.service import input_digests, is_cached
 from workbench.compiler.turns import Turns
 from workbench.compiler.versions import PATHS_VARIABLE, compiler_digest, find_triton
-from workbench.errors import CompileError, TargetError, TritonVersionError
+from workbench.errors import CompileError, ParameterError, TargetError, TritonVersionError
 
 SOURCE = """
 import triton
@@ -322,6 +322,24 @@ def test_time_limit(kernel_file):
     assert isinstance(compile_kernel(request_for(kernel_file)), CompiledKernel)
 
 
+def test_time_for_which_a_process_stands_still_is_no_part_of_its_limit(kernel_file):
+    # Refused at once, so that all of the time is spent on standing still.
+    refused = request_for(kernel_file, options={"waves_per_simd": 2})
+    compile_many([refused], gives_way=True)
+    with ThreadPoolExecutor() as threads, pool._turns.awaited("another"):
+        ahead = threads.submit(compile_many, [refused], gives_way=True, time_limit=1.0)
+        time.sleep(1.3)
+        assert not ahead.done()
+    assert "unknown option" in str(ahead.result()[0])
+
+
+def test_a_limit_of_the_cache_that_is_none_is_refused_before_anything_is_compiled(kernel_file, monkeypatch):
+    monkeypatch.setenv("WORKBENCH_CACHE_GIB", "much")
+    monkeypatch.setattr(service, "worker_pool", lambda version, target, **how: pytest.fail("a process was started"))
+    with pytest.raises(ParameterError, match="WORKBENCH_CACHE_GIB"):
+        compile_kernel(request_for(kernel_file))
+
+
 def test_equal_requests_are_compiled_once(kernel_file, monkeypatch):
     compiled = []
     real = service._compile
@@ -418,9 +436,13 @@ def test_process_outlives_its_parent_by_nothing(tmp_path):
 
 STOPPED = """
 import os, sys
+from pathlib import Path
 from workbench.compiler.pool import Worker
 worker = Worker(sys.argv[1], gives_way=True)
 worker.stop()
+# On a busy machine a signal takes its time.
+while " T " not in Path(f"/proc/{worker._process.pid}/stat").read_text():
+    pass
 print(worker._process.pid, flush=True)
 os.kill(os.getpid(), 9)
 """

@@ -3,6 +3,7 @@ import threading
 import time
 from dataclasses import replace
 from itertools import count, islice
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,11 +11,12 @@ from fake_explorer import FakeCompiler, FakeSlow
 from fake_timer import FakeTimer
 
 import workbench
-from workbench.compiler import protocol
-from workbench.errors import ParameterError, ProblemError
+from workbench.compiler import pool, protocol
+from workbench.errors import CompileError, ParameterError, ProblemError
 from workbench.explorer import State
 from workbench.explorer.answer import Answer
 from workbench.explorer.code import command_line, python_code
+from workbench.explorer.compiler import WarmCompiler
 from workbench.explorer.helper import Helper
 from workbench.explorer.html import result_html, status_html
 from workbench.explorer.jobs import measure
@@ -22,7 +24,7 @@ from workbench.explorer.key_figures import key_figures
 from workbench.explorer.neighbours import Coming, likely_next, neighbours
 from workbench.explorer.plan import kernels_for, make_plan
 from workbench.explorer.problem_edits import edit_problem, spell_value
-from workbench.explorer.session import Session
+from workbench.explorer.session import Session, threads_ahead
 from workbench.explorer.tables import only_differences, tables, tables_beside
 from workbench.inspection.sections import EVERY_BLOCK, SKIPPED
 from workbench.report.find import describe_notebook, find_notebook
@@ -266,6 +268,42 @@ class TestSession:
         assert session.wait(10)
         assert "ZeroDivisionError" in status_html(session.answers["A"])
 
+    def test_an_error_that_nobody_foresaw_ends_the_emulation_too(self, session, monkeypatch):
+        monkeypatch.setattr(session, "_small_requests", lambda plan, problem: 1 // 0)
+        session.set("A", DENSE)
+        assert session.wait(10)
+        assert "ZeroDivisionError" in status_html(session.answers["A"])
+
+    @pytest.mark.parametrize("end", ["drop", "refuse", "fail"])
+    def test_idle_time_goes_to_the_other_side_where_there_is_no_code(self, session, end):
+        session.set("A", DENSE)
+        reach_emulation(session)
+        if end == "fail":
+            session._compiler.kernel = lambda request: CompileError("no such pass")
+        session.set("B", DENSE.with_changes({"setprio": "false"}))
+        wait_for(session, lambda: session.answers["B"].code != "working")
+        if end == "refuse":
+            session.set("B", DENSE.with_changes({"block_n": "32"}))
+        elif end == "drop":
+            session.drop("B")
+        wait_for(session, lambda: not session._busy)
+        session._ready.submit(lambda: None).result(10)
+        assert session._last_changed == "A"
+        assert session._compiler.loaded[-1] == session.answers["A"].plan.requests[0]
+        assert session._compiler.loaded.count(session._compiler.loaded[-1]) == 2
+
+    def test_a_kernel_that_cannot_be_compiled_ahead_does_not_end_the_rest(self, session):
+        asked = []
+
+        def refuse(requests, *, gives_way):
+            assert gives_way
+            asked.extend(requests)
+            raise ParameterError("no")
+
+        session.ahead, session._last_changed, session._compiler.compile = True, "A", refuse
+        session._compile_ahead("A", 0, Coming([1, 2, 3]))
+        assert asked == [1, 2, 3]
+
 
 class TestTiming:
     """What the button does; the GPU is made up."""
@@ -294,7 +332,9 @@ class TestTiming:
         session.measure()
         name, arguments, done = session._slow.jobs["time A"]
         assert name == "measure"
+        assert "time A" in pool._turns._awaited
         done(measure(*arguments, timer=FakeTimer({"A/dense": 80.0, "B/dense": 50.0})))
+        assert "time A" not in pool._turns._awaited
         times = [session.answers[side].time for side in ("A", "B")]
         assert [round(time["median_us"]) for time in times] == [80, 50]
         assert times[0]["rounds"] == times[1]["rounds"] > 1
@@ -303,11 +343,50 @@ class TestTiming:
     def test_a_kernel_that_fails_its_check_gets_no_time(self, session):
         session.set("A", self.STATE)
         reach_emulation(session)
-        session._timed({"A": {"note": "wrong: NaN"}}, {"A": 1})
+        session._timed({"A": {"note": "wrong: NaN"}}, {"A": 1}, contextlib.ExitStack())
         assert (session.answers["A"].timing, session.answers["A"].time_note) == ("failed", "wrong: NaN")
 
 
+class Sleep:
+    """What a process that reads it sleeps over."""
+
+    def __reduce__(self):
+        return time.sleep, (0.2,)
+
+
+def state_of(process):
+    """The letter of /proc: T for one that is stopped."""
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2][0]
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 class TestHelper:
+    def test_a_cancelled_job_stands_still_until_there_is_another(self, monkeypatch):
+        monkeypatch.setattr("workbench.explorer.helper.GRACE_SECONDS", 60.0)
+        helper, replies, done = Helper(), [], threading.Event()
+        with contextlib.closing(helper):
+            helper.submit("A", "emulate", (Sleep(),), replies.append)
+            wait_until(lambda: helper._running and helper._process)
+            process, job = helper._process, helper._running
+            helper.cancel("A")
+            wait_until(lambda: state_of(process) == "T")
+            helper.submit("B", "no such job", (), replies.append)
+            wait_until(lambda: state_of(process) != "T")
+            helper.cancel("B")
+            wait_until(lambda: state_of(process) == "T")
+            # The time that it had for B's sake is over, but B has gone.
+            helper._lose_patience(job)
+            helper.submit("A", "no such job", (), lambda reply: (replies.append(reply), done.set()))
+            assert done.wait(30)
+            assert helper._process is process
+        assert ["no such job" in reply.reason for reply in replies] == [True]
+
     def test_a_job_that_is_overtaken_is_stopped_and_the_next_one_runs(self, monkeypatch):
         monkeypatch.setattr("workbench.explorer.helper.GRACE_SECONDS", 0.0)
         helper, done, replies = Helper(), threading.Event(), []
@@ -332,6 +411,28 @@ class TestHelper:
             helper.submit("B", "no such job", (), lambda reply: done.set())
             assert done.wait(60)
         assert told[1].reason == "ZeroDivisionError: no figure"
+
+
+def test_what_cannot_be_made_ready_is_tried_again(monkeypatch):
+    outcomes, asked = [CompileError("did not finish"), None], []
+
+    def warm(*arguments):
+        asked.append(arguments)
+        if (error := outcomes.pop(0)) is not None:
+            raise error
+
+    monkeypatch.setattr("workbench.explorer.compiler.warm_workers", warm)
+    compiler = WarmCompiler()
+    for _ in range(3):
+        compiler.start("3.9.0", "gfx950")
+    assert asked == [("3.9.0", "gfx950", 1)] * 2
+
+
+def test_a_host_of_many_cpus_compiles_ahead_on_some_of_them(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: range(128), raising=False)
+    assert threads_ahead() == 8
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: range(3))
+    assert threads_ahead() == 3
 
 
 class TestPanel:

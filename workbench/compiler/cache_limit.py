@@ -76,9 +76,10 @@ def hold_to(limit: int) -> int:
         if total <= _KEPT_SHARE * limit:
             break
         with suppress(OSError):
-            path.unlink()
-            removed += 1
-        total -= size
+            with suppress(FileNotFoundError):
+                path.unlink()
+                removed += 1
+            total -= size
     return removed
 
 

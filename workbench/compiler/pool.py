@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,14 +41,15 @@ _turns = Turns()
 class Worker:
     """One compiler process. Not for use by two threads at once."""
 
-    def __init__(self, version: str, *, gives_way: bool = False, task: KernelRequest | None = None) -> None:
+    def __init__(self, version: str, *, gives_way: bool = False, task: str | None = None) -> None:
         """Start the process; CompileError when it does not come up with that Triton.
 
-        gives_way: its start stands still while somebody waits for another kernel than `task`.
+        gives_way: its start stands still while somebody waits for another kernel than that of the key `task`.
         """
         self._version = version
         self._loaded: dict[Path, str] = {}
         self._kernels: set[KernelRef] = set()
+        self._standstill: tuple[float, float | None] = (0.0, None)
         triton_directory = find_triton(version)
         # Triton insists on a disk cache of its own; ours is keyed by more, so that one stays empty and private.
         self._scratch = tempfile.TemporaryDirectory(prefix="workbench-triton-")
@@ -78,6 +80,7 @@ class Worker:
     ) -> Any:
         """Fields of the CompiledKernel; CompileError when Triton refuses, dies or exceeds the limit in seconds.
 
+        The time for which it is stopped does not count.
         inputs_only: the digest that protocol.InputsOf asks for, instead.
         """
         self._loaded[root] = digest
@@ -103,11 +106,19 @@ class Worker:
 
     def stop(self) -> None:
         """Let it stand still until `resume`."""
+        before, since = self._standstill
+        self._standstill = (before, time.monotonic() if since is None else since)
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let it go on."""
+        self._standstill = (self._stood_still(), None)
         self._signal(signal.SIGCONT)
+
+    def _stood_still(self) -> float:
+        # One read of both: the thread that waits for the process is not the one that stops it.
+        before, since = self._standstill
+        return before if since is None else before + time.monotonic() - since
 
     def lower_priority(self) -> None:
         """Leave other processes the first turn from now on."""
@@ -135,7 +146,7 @@ class Worker:
         try:
             if request is not None:
                 protocol.send(self._process.stdin.fileno(), message)  # type: ignore[union-attr]
-            return protocol.receive(self._process.stdout.fileno(), time_limit)  # type: ignore[union-attr]
+            return protocol.receive(self._process.stdout.fileno(), time_limit, self._stood_still)  # type: ignore[union-attr]
         except TimeoutError:
             self.close()
             raise CompileError(
@@ -165,30 +176,41 @@ class WorkerPool:
         self._version = version
         self._lender = lender
         self._idle: list[Worker] = []
+        self._at_hand = 1
         self._lock = threading.Lock()
 
     def compile(
-        self, request: KernelRequest, root: Path, digest: str, time_limit: float, *, inputs_only: bool = False
+        self,
+        request: KernelRequest,
+        root: Path,
+        digest: str,
+        time_limit: float,
+        *,
+        inputs_only: bool = False,
+        gives_way: bool = False,
     ) -> Any:
         """As Worker.compile, in an idle process, or in a new one where none is idle or each has older sources.
 
-        Processes that give way stand still meanwhile, in all pools.
+        Processes that give way stand still meanwhile, in all pools, unless this is to give way too.
         """
-        worker = self._take(root, digest, request)
-        try:
-            with _turns.giving_way(worker, request) if self._lender else _turns.awaited(request):
-                return worker.compile(request, root, digest, time_limit, inputs_only=inputs_only)
-        except BaseException as error:
-            if not isinstance(error, CompileError):
-                worker.close()
-            raise
-        finally:
-            if worker.alive:
-                with self._lock:
-                    self._idle.append(worker)
+        gives_way, task = gives_way or self._lender is not None, request.key(digest)
+        with nullcontext() if gives_way else _turns.awaited(task):
+            worker = self._take(root, digest, task, gives_way)
+            try:
+                with _turns.giving_way(worker, task) if gives_way else nullcontext():
+                    return worker.compile(request, root, digest, time_limit, inputs_only=inputs_only)
+            except BaseException as error:
+                if not isinstance(error, CompileError):
+                    worker.close()
+                raise
+            finally:
+                if worker.alive:
+                    with self._lock:
+                        self._idle.append(worker)
 
     def warm(self, count: int) -> None:
-        """Have that many idle processes at hand. CompileError when one does not come up."""
+        """Have that many idle processes at hand, and lend none of them. CompileError when one does not come up."""
+        self._at_hand = max(self._at_hand, count)
         while len(self._idle) < count:
             worker = Worker(self._version, gives_way=True)
             with self._lock:
@@ -196,26 +218,29 @@ class WorkerPool:
                 self._idle.insert(0, worker)
 
     def load(self, request: KernelRequest, root: Path, digest: str, time_limit: float) -> None:
-        """Have the kernel read by the idle process that is taken next. CompileError when it cannot be read."""
+        """Have the kernel read by the idle process that is taken next. CompileError when it cannot be read.
+
+        Gives way, since nobody waits for it.
+        """
         with self._lock:
             is_ready = bool(self._idle) and self._idle[-1].has_read(request.kernel)
         if not is_ready:
-            self.compile(request, root, digest, time_limit, inputs_only=True)
+            self.compile(request, root, digest, time_limit, inputs_only=True, gives_way=True)
 
     def lend(self) -> Worker | None:
-        """Give away an idle process for good, but never the last one."""
+        """Give away an idle process for good, but never the last one, nor one that `warm` has put at hand."""
         with self._lock:
-            return self._idle.pop(0) if len(self._idle) > 1 else None
+            return self._idle.pop(0) if len(self._idle) > self._at_hand else None
 
-    def _take(self, root: Path, digest: str, request: KernelRequest) -> Worker:
+    def _take(self, root: Path, digest: str, task: str, gives_way: bool) -> Worker:
         while True:
             with self._lock:
                 worker = self._idle.pop() if self._idle else None
             if worker is None and self._lender is not None:
-                worker = self._lender.lend() or Worker(self._version, gives_way=True, task=request)
+                worker = self._lender.lend() or Worker(self._version, gives_way=True, task=task)
                 worker.lower_priority()
             if worker is None:
-                return Worker(self._version)
+                return Worker(self._version, gives_way=gives_way, task=task)
             if worker.alive and worker.is_fresh(root, digest):
                 return worker
             worker.close()
@@ -228,9 +253,12 @@ class WorkerPool:
             worker.close()
 
 
-def awaited(request: KernelRequest) -> AbstractContextManager[None]:
-    """Inside, somebody waits for that kernel: processes that give way stand still, unless they compile it."""
-    return _turns.awaited(request)
+def awaited(task: str) -> AbstractContextManager[None]:
+    """Inside, somebody waits for the kernel of that key, or for something else that has a name.
+
+    Processes that give way stand still, unless they compile it.
+    """
+    return _turns.awaited(task)
 
 
 # By process too: a forked child must not talk through its parent's pipes. By target, because Triton 3.6 keeps the fp8

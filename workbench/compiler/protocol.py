@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import select
@@ -11,10 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from workbench.compiler.request import KernelRequest
 
 _LENGTH = struct.Struct(">Q")
 _CHUNK = 1 << 20
+_LEAST_WAIT_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -39,21 +43,25 @@ def send(descriptor: int, message: Any) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def receive(descriptor: int, time_limit: float | None = None) -> Any:
+def receive(descriptor: int, time_limit: float | None = None, stood_still: Callable[[], float] = lambda: 0.0) -> Any:
     """Read one message. EOFError when the other side is gone, TimeoutError after `time_limit` seconds.
 
+    Seconds for which the other side stood still do not count; `stood_still` says how many there were so far.
     Only for pipes to a process that this program started: unpickling trusts the sender.
     """
-    deadline = None if time_limit is None else time.monotonic() + time_limit
-    (length,) = _LENGTH.unpack(_read_exactly(descriptor, _LENGTH.size, deadline))
-    return pickle.loads(_read_exactly(descriptor, length, deadline))  # noqa: S301 - see the docstring
+    start = time.monotonic() - stood_still()
+
+    def seconds_left() -> float:
+        return math.inf if time_limit is None else start + time_limit + stood_still() - time.monotonic()
+
+    (length,) = _LENGTH.unpack(_read_exactly(descriptor, _LENGTH.size, seconds_left))
+    return pickle.loads(_read_exactly(descriptor, length, seconds_left))  # noqa: S301 - see the docstring
 
 
-def _read_exactly(descriptor: int, count: int, deadline: float | None) -> bytes:
+def _read_exactly(descriptor: int, count: int, seconds_left: Callable[[], float]) -> bytes:
     parts = []
     while count:
-        if deadline is not None and not _readable(descriptor, deadline):
-            raise TimeoutError
+        _await_readable(descriptor, seconds_left)
         part = os.read(descriptor, min(count, _CHUNK))
         if not part:
             raise EOFError
@@ -62,7 +70,13 @@ def _read_exactly(descriptor: int, count: int, deadline: float | None) -> bytes:
     return b"".join(parts)
 
 
-def _readable(descriptor: int, deadline: float) -> bool:
+def _await_readable(descriptor: int, seconds_left: Callable[[], float]) -> None:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
+    while True:
+        # More may be left after the wait than before it: the other side may have stood still.
+        left = seconds_left()
+        if poll.poll(None if left == math.inf else max(_LEAST_WAIT_SECONDS, left) * 1000):
+            return
+        if left <= 0:
+            raise TimeoutError

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from workbench.compiler import cache
 from workbench.compiler.artifact import CompiledKernel
+from workbench.compiler.cache_limit import cache_limit
 from workbench.compiler.pool import awaited, close_workers, worker_pool
 from workbench.compiler.request import KernelRequest
 from workbench.compiler.sources import source_digest, source_root
@@ -52,7 +53,9 @@ def compile_many(
     `jobs` processes work at once (None: one per CPU). `time_limit` is in seconds for each kernel. What another thread
     compiles already is waited for.
     gives_way: in processes of their own that get the time that others leave, and none while another caller waits.
+    ParameterError, before anything runs, for a limit of the cache that is none.
     """
+    cache_limit()
     identify = _Identifier()
     places: dict[str, list[int]] = {}
     outcomes: list[Outcome | None] = [None] * len(requests)
@@ -184,7 +187,7 @@ def _compile(
         if others is None:
             mine = _under_way[key] = Future[CompiledKernel]()
     if others is not None:
-        with nullcontext() if gives_way else awaited(request):
+        with nullcontext() if gives_way else awaited(key):
             return others.result()
     try:
         mine.set_result(_compile_anew(request, key, identify, time_limit, gives_way))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from workbench.compiler import compile_many, installed_triton_version, warm_workers
 from workbench.compiler.service import load_kernel
 from workbench.errors import WorkbenchError
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from workbench.compiler import KernelRequest
     from workbench.compiler.service import Outcome
@@ -48,18 +48,23 @@ class WarmCompiler:
     def start(self, triton: str, target: str) -> None:
         """See Compiler. What cannot be started fails, and is explained, where it is asked to compile."""
         version = triton or installed_triton_version()
-        if self._is_first((version, target)):
-            with suppress(WorkbenchError):
-                warm_workers(version, target, 1)
+        self._do_once((version, target), warm_workers, version, target, 1)
 
     def load(self, request: KernelRequest) -> None:
         """See Compiler."""
-        if self._is_first((request.triton_version, request.target, request.kernel)):
-            with suppress(WorkbenchError):
-                load_kernel(request, _AT_HAND)
+        key = (request.triton_version, request.target, request.kernel)
+        self._do_once(key, load_kernel, request, _AT_HAND)
 
-    def _is_first(self, key: Hashable) -> bool:
+    def _do_once(self, key: Hashable, prepare: Callable[..., None], *arguments: Any) -> None:
+        """What fails is tried again the next time."""
         with self._lock:
-            is_first = key not in self._done
+            if key in self._done:
+                return
             self._done.add(key)
-        return is_first
+        with suppress(WorkbenchError):
+            try:
+                prepare(*arguments)
+            except BaseException:
+                with self._lock:
+                    self._done.remove(key)
+                raise

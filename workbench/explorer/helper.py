@@ -79,6 +79,7 @@ class Helper:
         self._waiting.pop(owner, None)
         if self._wanted is not None and self._wanted.owner == owner:
             self._wanted = None
+        if self._running is not None and self._wanted is None:
             self._signal(signal.SIGSTOP)
             self._hurry()
 
@@ -92,7 +93,7 @@ class Helper:
 
     def _lose_patience(self, job: _Job) -> None:
         with self._condition:
-            if self._running is job:
+            if self._running is job and self._waiting:
                 self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:

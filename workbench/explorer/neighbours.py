@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING
 
@@ -62,7 +63,12 @@ def neighbours(plan: Plan) -> Iterator[KernelRequest]:
         for field, text in filter(None, chain.from_iterable(zip_longest(*changes))):
             change = {field.name: text}
             state = plan.state
-            request = main_request(state.with_edits(change) if field.group == "problem" else state.with_changes(change))
+            request = None
+            # One that nobody foresaw an error of would end all that come after it.
+            with suppress(Exception):
+                request = main_request(
+                    state.with_edits(change) if field.group == "problem" else state.with_changes(change)
+                )
             if request is not None:
                 yield request
 

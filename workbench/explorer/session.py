@@ -2,7 +2,7 @@
 
 The latest change wins: what an older one asked for is not shown any more, and its emulation is stopped. Times that are
 under way go on, since they may be of both sides. Idle time goes into compiling the neighbours of what is shown, so that
-the next flip finds its kernel in the cache; it stops while somebody waits for another kernel.
+the next flip finds its kernel in the cache; it stops while somebody waits for another kernel, or for a time.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from workbench.compiler import protocol
+from workbench.compiler.pool import awaited
 from workbench.errors import CompileError, SpecError, WorkbenchError
 from workbench.explorer.answer import Answer, can_be_inspected, why_not_emulated, why_not_timed
 from workbench.explorer.compiler import WarmCompiler
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
 SIDES = ("A", "B")
 _THREADS = 3
 """Compilations at once: the latest of each side, and one that is no longer wanted."""
-_CPUS = os.cpu_count() or 1
+_MOST_AHEAD = 8
+"""Compiler processes for what nobody waits for; each holds a Triton."""
 
 
 class Slow(Protocol):
@@ -71,34 +74,39 @@ class Session:
         self._busy = 0
         self._changes = dict.fromkeys(SIDES, 0)
         self._last_changed = ""
+        self._undisturbed: dict[str, ExitStack] = {}
         self._shown: dict[str, list[Plan]] = {side: [] for side in SIDES}
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="explorer")
         self._ready = ThreadPoolExecutor(1, thread_name_prefix="explorer-ready")
         # The emulator's kernels too, so that a change never waits for those of the changes before it.
-        self._spare = ThreadPoolExecutor(_CPUS, thread_name_prefix="explorer-ahead")
+        self._threads_ahead = threads_ahead()
+        self._spare = ThreadPoolExecutor(self._threads_ahead, thread_name_prefix="explorer-ahead")
 
     def set(self, side: str, state: State) -> Answer:
         """Answer a state on a side: returns what is known at once, and goes on in the background."""
         started = time.monotonic()
-        self._slow.cancel(side)
         self._ready.submit(self._compiler.start, state.triton, state.target)
         with self._lock:
             self._changes[side] += 1
-            self._last_changed = side
             number = self._changes[side]
+            self._slow.cancel(side)
         answer = _first_answer(state, self.answers.get(side))
         self.answers[side] = answer
         if answer.code == "working" and answer.plan is not None:
+            self._last_changed = side
             self._start(self._pool, self._compile_side, side, number, answer.plan, started)
+        else:
+            self._turn_to_other(side)
         self._on_change(side)
         return answer
 
     def drop(self, side: str) -> None:
         """Answer a side no longer."""
-        self._slow.cancel(side)
         with self._lock:
             self._changes[side] += 1
             self.answers.pop(side, None)
+            self._slow.cancel(side)
+        self._turn_to_other(side)
 
     def measure(self) -> None:
         """Time what the sides show, together where they share a problem. Needs a GPU of their target."""
@@ -112,9 +120,9 @@ class Session:
             if not why_not:
                 lineups.setdefault(plan.problem, []).append((side, plan.lane, plan.spec))
         for problem, lineup in lineups.items():
-            numbers = {side: self._changes[side] for side, _, _ in lineup}
-            done = partial(self._timed, numbers=numbers)
-            self._slow.submit(f"time {lineup[0][0]}", "measure", (problem, lineup), done)
+            owner, numbers = f"time {lineup[0][0]}", {side: self._changes[side] for side, _, _ in lineup}
+            done = partial(self._timed, numbers=numbers, undisturbed=self._stay_undisturbed(owner))
+            self._slow.submit(owner, "measure", (problem, lineup), done)
 
     def wait(self, timeout: float = 60.0) -> bool:
         """Wait until nothing is under way, `timeout` seconds at most; whether that came true.
@@ -129,6 +137,8 @@ class Session:
         with self._lock:
             for side in SIDES:
                 self._changes[side] += 1
+            for undisturbed in self._undisturbed.values():
+                undisturbed.close()
         self._slow.close()
         for pool in (self._pool, self._ready, self._spare):
             pool.shutdown(wait=False, cancel_futures=True)
@@ -170,9 +180,13 @@ class Session:
         figures = self._figures_of_code(plan)
         figures["seconds"] = time.monotonic() - started
         figures["emulation"] = "working" if figures["code"] == "done" else "none"
-        if self._update(side, number, **figures) and figures["code"] == "done":
+        if not self._update(side, number, **figures):
+            return
+        if figures["code"] == "done":
             self._start(self._spare, self._emulate_side, side, number, plan)
             self._ready.submit(self._get_ahead, side, number, plan)
+        else:
+            self._turn_to_other(side)
 
     def _figures_of_code(self, plan: Plan) -> dict[str, Any]:
         try:
@@ -200,15 +214,12 @@ class Session:
             return
         # The emulation is a second answer, and the next change comes before it.
         self._compiler.compile(small, gives_way=True)
-        if not self._is_latest(side, number):
-            return
-        version = small[0].triton_version
-        self._slow.submit(
-            side,
-            "emulate",
-            (problem, plan.spec, plan.lane, version),
-            partial(self._emulated, side=side, number=number),
-        )
+        arguments = (problem, plan.spec, plan.lane, small[0].triton_version)
+        done = partial(self._emulated, side=side, number=number)
+        with self._lock:
+            # A change cancels what was submitted before it, so that none may come in between.
+            if self._is_latest(side, number):
+                self._slow.submit(side, "emulate", arguments, done)
 
     def _small_requests(self, plan: Plan, problem: Any) -> list[KernelRequest]:
         """What the emulator will run, compiled here because the compiler processes here are warm."""
@@ -224,7 +235,17 @@ class Session:
         else:
             self._update(side, number, emulation="done", conflicts=found)
 
-    def _timed(self, found: Any, numbers: dict[str, int]) -> None:
+    def _stay_undisturbed(self, owner: str) -> ExitStack:
+        """Compilations that give way stand still until it is closed, as the owner's next time does too."""
+        with self._lock:
+            if owner in self._undisturbed:
+                self._undisturbed[owner].close()
+            undisturbed = self._undisturbed[owner] = ExitStack()
+            undisturbed.enter_context(awaited(owner))
+        return undisturbed
+
+    def _timed(self, found: Any, numbers: dict[str, int], undisturbed: ExitStack) -> None:
+        undisturbed.close()
         for side, number in numbers.items():
             result = {"note": found.reason} if isinstance(found, protocol.Failure) else found[side]
             if "note" in result:
@@ -233,11 +254,12 @@ class Session:
                 self._update(side, number, timing="done", time=result)
 
     def _get_ahead(self, side: str, number: int, plan: Plan) -> None:
-        """Compile what the next change may be, on all CPUs; and have compiler processes at hand for it."""
-        self._shown[side] = [plan, *self._shown[side][:1]]
+        """Compile what the next change may be, on several CPUs; and have compiler processes at hand for it."""
+        if not self._shown[side] or self._shown[side][0] is not plan:
+            self._shown[side] = [plan, *self._shown[side][:1]]
         sides = [each for each in dict.fromkeys((side, *SIDES)) if each in self.answers and self._shown[each]]
         coming = Coming(*(likely_next(*self._shown[each]) for each in sides))
-        for _ in range(_CPUS):
+        for _ in range(self._threads_ahead):
             self._spare.submit(self._compile_ahead, side, number, coming)
         self._compiler.load(plan.requests[0])
 
@@ -247,11 +269,32 @@ class Session:
             request = coming.next()
             if request is None:
                 return
-            self._compiler.compile([request], gives_way=True)
+            # One that cannot be compiled costs only the reuse, and the next ones can.
+            with suppress(Exception):
+                self._compiler.compile([request], gives_way=True)
+
+    def _turn_to_other(self, side: str) -> None:
+        """Where the side that changed last has no machine code, idle time goes to the other one."""
+        with self._lock:
+            if self._last_changed != side:
+                return
+            for other in SIDES:
+                answer = self.answers.get(other)
+                if other != side and answer is not None and answer.plan is not None:
+                    self._last_changed = other
+                    if answer.code == "done":
+                        self._ready.submit(self._get_ahead, other, self._changes[other], answer.plan)
+
+
+def threads_ahead() -> int:
+    """One for each CPU that this process may use, up to a limit."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(usable, _MOST_AHEAD)
 
 
 def _failed(error: str) -> dict[str, Any]:
-    return {"code": "failed", "error": error, "compiled": None, "inspection": None, "code_facts": {}}
+    without: dict[str, Any] = {"compiled": None, "inspection": None, "code_facts": {}, "emulation": "none"}
+    return {"code": "failed", "error": error, **without}
 
 
 def _first_answer(state: State, last: Answer | None) -> Answer:
