@@ -11,8 +11,8 @@ def check_command(words):
     """Fail unless the words after `workbench` name a command, and options and arguments that it has."""
     arguments, command = join_parameters(list(words)), get_command(app)
     while hasattr(command, "commands"):
-        if not arguments and command.invoke_without_command:
-            return
+        if command.invoke_without_command and (not arguments or arguments[0].startswith("-")):
+            break
         if command.name == "report" and arguments[0] not in command.commands:
             if not arguments[0].endswith(".ipynb"):
                 find_notebook(arguments[0])

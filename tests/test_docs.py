@@ -135,8 +135,18 @@ class TestExtending:
         assert [record.status for record in records] == ["ok", "ok"]
         assert records[1].samples
 
+    def blocks_of_a_study(self):
+        return [body for info, body in blocks(EXTENDING.partition("## A study")[2]) if info == "python"]
+
+    def test_a_table_of_variants(self, monkeypatch):
+        taken = []
+        monkeypatch.setattr("workbench.studies.lever_study.study_variants", taken.extend)
+        monkeypatch.setattr("workbench.studies.lever_views.figure_table", lambda study: study)
+        exec("from workbench.scenarios import find\n" + self.blocks_of_a_study()[2], {})  # noqa: S102
+        assert [(each.name, each.spec.num_stages) for each in taken] == [("one tile", 1), ("two tiles", 2)]
+
     def test_a_study(self, tmp_path, capsys):
-        parameters, last = [body for info, body in blocks(EXTENDING.partition("## A study")[2]) if info == "python"]
+        parameters, last, _ = self.blocks_of_a_study()
         notebook = write_notebook(tmp_path / "mine.ipynb", last, parameters=parameters)
         declared = notebook_parameters(notebook)
         assert [(name, each.help) for name, each in declared.items()] == [("scenario", "what is routed")]

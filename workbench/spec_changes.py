@@ -25,7 +25,9 @@ def change_spec(spec: Spec, pairs: Sequence[str]) -> Spec:
     for pair in chain.from_iterable(text.split(",") for text in pairs):
         name, equals, text = pair.partition("=")
         if not equals:
-            raise SpecError(f"{pair!r} is no change to a spec; write field=value, such as num_warps=8")
+            raise SpecError(
+                f"{pair!r} is no change to a spec; write field=value, such as num_warps=8 (only bench takes the words portable and untuned)"
+            )
         changes[name] = read_value(name, text, hints.get(name, str))
     return spec.with_changes(**changes)
 

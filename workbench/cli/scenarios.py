@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from workbench.cli.options import Size, SizeOption
 from workbench.cli.select import choose
@@ -38,15 +38,16 @@ def _table_of_sets() -> Table:
 
 
 def _table_of_scenarios(found: tuple[Scenario, ...]) -> Table:
-    table = Table("scenario", "shape", "heads (q/kv)", "head size", "dtype", "features")
+    longest = max(len(scenario.name) for scenario in found)  # a name that is cut cannot be typed
+    table = Table(Column("scenario", min_width=longest), "problem")
     for scenario in found:
         problem = scenario.problem
-        heads = f"{problem.num_query_heads}/{problem.num_kv_heads}"
+        heads = f"{problem.num_query_heads}/{problem.num_kv_heads} heads of {problem.head_size}"
         if isinstance(problem, DenseAttentionProblem):
             shape, dtype, features = _dense_cells(problem)
         else:
             shape, dtype, features = _unified_cells(problem)
-        table.add_row(scenario.name, shape, heads, str(problem.head_size), dtype, ", ".join(features))
+        table.add_row(scenario.name, ", ".join([shape, heads, dtype, *features]))
     return table
 
 
