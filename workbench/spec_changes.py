@@ -26,7 +26,8 @@ def change_spec(spec: Spec, pairs: Sequence[str]) -> Spec:
         name, equals, text = pair.partition("=")
         if not equals:
             raise SpecError(
-                f"{pair!r} is no change to a spec; write field=value, such as num_warps=8 (only bench takes the words portable and untuned)"
+                f"{pair!r} is no change to a spec; write field=value, such as num_warps=8 (words such as "
+                "portable are for bench)"
             )
         changes[name] = read_value(name, text, hints.get(name, str))
     return spec.with_changes(**changes)
