@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 from workbench.gfx950.budget import PIPES
 from workbench.gfx950.isa import FAMILIES
 from workbench.gfx950.occupancy import both_budgets
+from workbench.levers.emulated import describe
 from workbench.parity.html_table import Cell, Table, plain
 from workbench.parity.plots import Picture
 from workbench.published import load_published
+from workbench.studies.lever_figures import CONFLICTS, WITH_CONFLICTS
 
 if TYPE_CHECKING:
     from workbench.inspection import Inspection
-    from workbench.studies.compile_study import Point
+    from workbench.studies.compile_study import CallLimits, Point
+    from workbench.studies.lever_study import LeverStudy
 
 STATIC = {
     "VGPRs": "vgprs",
@@ -28,6 +31,7 @@ STATIC = {
     "limited by": "limited_by",
     "QK to PV run": "qk_to_pv",
 }
+_BUDGET_WITH_CONFLICTS = ("LDS cycles", "cycles of an iteration", "MFMA efficiency, at most")
 _PIPE_COLOURS = ("#1f5fbf", "#c2571a", "#8a3ffc", "#b3261e", "#1a7f4b", "#0f7c8a", "#5b6676")
 
 
@@ -173,48 +177,162 @@ def _stack(axes: Any, labels: list[str], inspections: list[Inspection]) -> None:
     axes.legend(loc="upper center", fontsize=6, ncols=2, frameon=False, markerscale=0.4)
 
 
-def key_figure(points: Sequence[Point], lever: str, title: str) -> dict[str, Any]:
-    """Arguments of `workbench.report.headline`: how far the lever moves the bound of the issue budget.
+def conflict_table(study: LeverStudy | None, lever: str) -> Table:
+    """LDS bank conflicts of each value (emulated), and the issue budget with them (modelled)."""
+    counted, modelled = list(CONFLICTS.values()), [name + WITH_CONFLICTS for name in _BUDGET_WITH_CONFLICTS]
+    headings = [lever, "output", *counted, *_BUDGET_WITH_CONFLICTS, "binding"]
+    rows = []
+    for name, outcome in study.outcomes.items() if study else ():
+        if outcome.emulated is None:
+            rows.append([plain(name), plain(outcome.message, "text"), *[plain("")] * (len(headings) - 2)])
+            continue
+        least = study.find(name, modelled[1]) if study else None
+        cells = [_figure(study.value(name, figure)) for figure in (*counted, *modelled)] if study else []
+        output = "correct" if outcome.emulated.comparison.ok else "wrong"
+        rows.append([plain(name), plain(output), *cells, plain(least.text if least else "n/a")])
+    caption = (
+        f"Emulated: conflict cycles of a whole call, {_emulated_problem(study)}. Modelled: one iteration of one wave "
+        "with its LDS time grown by them; blocks that a vote skips are left out."
+    )
+    return Table(headings, rows, caption, empty="Not emulated: it was not asked for, or the target is not gfx950.")
 
-    title: the kernel and target, for the sentence.
+
+def key_figure(
+    points: Sequence[Point], lever: str, title: str, limits: CallLimits, study: LeverStudy | None = None
+) -> dict[str, Any]:
+    """Arguments of `workbench.report.headline`: what limits the call, or how far the lever moves the issue budget.
+
+    title: the kernel and target, for the sentence. study: the emulator's conflicts, which then count.
     """
-    found = [(point.value, point.inspection.summary()) for point in points if point.inspection]
-    bounds = [(value, figures["modelled"].get("mfma_efficiency")) for value, figures in found]
-    known = [(float(bound), value) for value, bound in bounds if bound is not None]
+    known, conflicts = _bounds(points, study)
     if not known:
         return {"sentence": f"No value of {lever} gave a kernel with a bound, on {title}.", "evidence": "modelled"}
-    best, worst = max(known, key=lambda row: row[0]), min(known, key=lambda row: row[0])
-    sentence = f"The issue budget allows {title} at most {best[0]:.0%} MFMA efficiency, with {lever} = {best[1]}"
-    sentence += f"; {worst[0]:.0%} with {worst[1]}." if worst[0] < best[0] else "; no other value changes that."
-    return {"sentence": sentence, "evidence": "modelled", "value": 100 * best[0], "unit": "%"}
+    refused = sum(point.inspection is None for point in points)
+    end = f" {refused} of {len(points)} values gave no kernel." if refused else ""
+    (least, worst), (most, best) = _extremes(known)
+    if limits.binding == "memory":
+        sentence = (
+            f"Memory, not MFMA, limits {title}: its least bytes take {limits.memory_us:.2g} us, its FLOPs "
+            f"{limits.compute_us:.2g} us at the peaks of {limits.ceilings.hardware}; MFMA efficiency ranks no value of "
+            f"{lever}.{end}"
+        )
+        return {"sentence": sentence, "evidence": "modelled", "value": limits.memory_us, "unit": "us"}
+    sentence = f"The issue budget{conflicts} allows {title} at most {most:.0%} MFMA efficiency, with {lever} = {best}"
+    if least < most:
+        sentence += f"; {least:.0%} with {worst}."
+    else:
+        same = f"each of the {len(known)} values gives that" if len(known) > 1 else "no other value gave a kernel"
+        sentence += f"; {same}."
+    return {"sentence": sentence + end, "evidence": "modelled", "value": 100 * most, "unit": "%"}
 
 
-def conclusion(points: Sequence[Point], lever: str) -> str:
-    """What follows from the sweep, in sentences of Markdown, from its own figures."""
+def conclusion(
+    points: Sequence[Point], lever: str, bench: str, limits: CallLimits, study: LeverStudy | None = None
+) -> str:
+    """What follows from the sweep, in sentences of Markdown, from its own figures.
+
+    bench: the command that times the values, see `bench_command`.
+    """
     shown = [point for point in points if point.inspection]
     if len(shown) < 2:
         return "Fewer than two values gave a kernel: there is nothing to compare."
-    rows = [(point.value, point.inspection.summary()) for point in shown if point.inspection]
-    spilling = [str(value) for value, figures in rows if figures["static"]["vgpr_spills"]]
-    most = max(rows, key=lambda row: int(row[1]["static"]["workgroups_per_cu"] or 0))
-    sentences = [
-        f"- `{lever}` = {most[0]} admits the most workgroups per CU, {most[1]['static']['workgroups_per_cu']} "
-        f"(static), limited by {most[1]['static']['limited_by']}."
-    ]
-    if spilling:
-        sentences.append(f"- It spills at {', '.join(spilling)} (static): do not ship those values.")
-    bounded = [(value, figures["modelled"].get("mfma_efficiency")) for value, figures in rows]
-    known = [(value, float(efficiency)) for value, efficiency in bounded if efficiency is not None]
-    if known:
-        best = max(known, key=lambda row: row[1])
-        sentences.append(
-            f"- The issue budget allows at most {best[1]:.0%} MFMA efficiency, at `{lever}` = {best[0]} (modelled); "
-            f"the values span {min(known, key=lambda row: row[1])[1]:.0%} to {best[1]:.0%}."
-        )
+    rows = [(point.value, point.inspection.summary()["static"]) for point in shown if point.inspection]
+    sentences = [_limit_sentence(limits), *_grid_sentences(shown, rows, lever, limits)]
+    if spilling := [value for value, static in rows if static["vgpr_spills"]]:
+        sentences.append(f"It spills at {', '.join(spilling)} (static): do not ship those values.")
+    sentences += _bound_sentences(points, lever, study)
     sentences.append(
-        "- Only hardware can tell how much of this becomes time: latency hiding, clocks and cache behaviour are in no "
-        "figure here. On an MI355X: `workbench bench SCENARIO "
-        + " ".join(f"--spec {lever}={value}" for value, _ in rows)
-        + "`."
+        "Only hardware can tell how much of this becomes time: latency hiding, clocks and cache behaviour are in no "
+        f"figure here. On {limits.ceilings.hardware}: `{bench}`."
     )
-    return "\n".join(sentences)
+    return "\n".join(f"- {sentence}" for sentence in sentences)
+
+
+def bench_command(scenario: str, lane: str, lever: str, points: Sequence[Point], changes: Sequence[str] = ()) -> str:
+    """The command that times every value with a kernel. lane: as asked for, `auto` for a dense scenario."""
+    specs = (",".join([*changes, f"{lever}={point.value}"]) for point in points if point.inspection)
+    return f"workbench bench {scenario} --lane {lane} " + " ".join(f"--spec {spec}" for spec in specs)
+
+
+def _limit_sentence(limits: CallLimits) -> str:
+    sentence = (
+        f"At the published peaks of {limits.ceilings.hardware}, the least bytes ({limits.work.bytes / 1e6:.3g} MB) "
+        f"take {limits.memory_us:.2g} us, the FLOPs ({limits.work.flops / 1e9:.3g} G) {limits.compute_us:.2g} us: "
+        f"{limits.binding} limits the call (modelled)."
+    )
+    if limits.binding == "memory":
+        sentence += " MFMA efficiency is then no measure of a value: what counts is how many loads are under way."
+    return sentence
+
+
+def _grid_sentences(
+    shown: Sequence[Point], rows: Sequence[tuple[str, Any]], lever: str, limits: CallLimits
+) -> list[str]:
+    """The grid over the compute units, and what the values' occupancy is worth under it."""
+    units = limits.compute_units
+    grids = {point.value: point.workgroups or 0 for point in shown}
+    if len(set(grids.values())) == 1:
+        said = f"{next(iter(grids.values()))} workgroups"
+    else:
+        said = ", ".join(f"{grid} workgroups at {value}" for value, grid in grids.items())
+    found = [f"The grid: {said}, on {units} compute units (static)."]
+    admitted = {value: int(static["workgroups_per_cu"] or 0) for value, static in rows}
+    value, static = max(rows, key=lambda row: admitted[row[0]])
+    least = min(admitted.values())
+    if least == admitted[value]:
+        sentence = f"All values admit {least} workgroups per CU (static)."
+    else:
+        sentence = (
+            f"`{lever}` = {value} admits the most workgroups per CU, {admitted[value]} (static), limited by "
+            f"{static['limited_by']}; the least is {least}."
+        )
+    needed = {value: -(-grid // units) for value, grid in grids.items()}
+    if all(admitted[value] >= needed[value] for value in needed):
+        sentence += f" The grid brings no more than {max(needed.values())} to a CU: occupancy decides nothing here."
+    return [*found, sentence]
+
+
+def _bound_sentences(points: Sequence[Point], lever: str, study: LeverStudy | None) -> list[str]:
+    """The issue budget without LDS bank conflicts, then, where the emulator counted them, with them."""
+    known, _ = _bounds(points, None)
+    if not known:
+        return []
+    (least, _), (most, best) = _extremes(known)
+    plain_bound = (
+        f"The issue budget, which leaves out LDS bank conflicts, allows at most {most:.0%} MFMA efficiency, at "
+        f"`{lever}` = {best} (modelled); the values span {least:.0%} to {most:.0%}."
+    )
+    known, conflicts = _bounds(points, study)
+    if not conflicts:
+        return [plain_bound + " No conflicts were emulated for all values: conflicts may turn the order round."]
+    (least, worst), (most, best) = _extremes(known)
+    return [
+        plain_bound,
+        f"With the conflicts that the emulator counted ({_emulated_problem(study)}), it is at most {most:.0%}, at "
+        f"`{lever}` = {best}, and {least:.0%} at {worst} (modelled, from emulated conflicts).",
+    ]
+
+
+def _bounds(points: Sequence[Point], study: LeverStudy | None) -> tuple[list[tuple[float, str]], str]:
+    """Bound of the MFMA efficiency and value, of each kernel with one, and the words for its conflicts.
+
+    With the emulated conflicts where all kernels have them: bounds with and without do not compare.
+    """
+    kernels = [(point.value, point.inspection) for point in points if point.inspection]
+    bounds = [(kernel.summary()["modelled"].get("mfma_efficiency"), value) for value, kernel in kernels]
+    known = [(float(bound), value) for bound, value in bounds if bound is not None]
+    name = _BUDGET_WITH_CONFLICTS[-1] + WITH_CONFLICTS
+    emulated = [(study.value(value, name), value) for _, value in known] if study else []
+    counted = [(bound, value) for bound, value in emulated if bound is not None]
+    return (counted, WITH_CONFLICTS) if counted and len(counted) == len(known) else (known, "")
+
+
+def _extremes(known: Sequence[tuple[float, str]]) -> tuple[tuple[float, str], tuple[float, str]]:
+    """Smallest and largest bound; of equal ones the first."""
+    return min(known, key=lambda row: row[0]), max(known, key=lambda row: row[0])
+
+
+def _emulated_problem(study: LeverStudy | None) -> str:
+    """The small problem that the emulator ran, in words."""
+    ran = [outcome.emulated for outcome in study.outcomes.values() if outcome.emulated] if study else []
+    return describe(ran[0].problem) if ran else "none"

@@ -59,7 +59,7 @@ def length_time_bullet(frame: pd.DataFrame) -> str:
 
 
 def _timed(scenario: Scenario, length: int) -> list[Record]:
-    """One record; without a GPU one of each device that has a stored one."""
+    """One record with samples; without a GPU one of each device that has a stored one."""
     from workbench.device import detect_device
     from workbench.dispatch import select_dense_spec
     from workbench.parity.harness import Contestant
@@ -70,9 +70,10 @@ def _timed(scenario: Scenario, length: int) -> list[Record]:
     problem, device = dense(scenario.problem).with_changes(seqlen_q=length, seqlen_kv=length), detect_device()
     name = f"length {length}"
     if device is None:
-        return stored_study_records(problem, name)
-    contestants = [Contestant(name, "dense", select_dense_spec(problem, device).spec)]
-    found = timed_records(Scenario(f"{scenario.name}, {length}", "study", problem), contestants)
+        found = stored_study_records(problem, name)
+    else:
+        contestants = [Contestant(name, "dense", select_dense_spec(problem, device).spec)]
+        found = timed_records(Scenario(f"{scenario.name}, {length}", "study", problem), contestants)
     return [record for record in found if record.samples]
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def timed_bullet(*studies: LeverStudy, kernel: str = "") -> str:
     """All times over that of the first timed variant, as a bullet of a conclusion; empty where fewer than two were.
 
-    kernel: what to call the kernel. Ratios of one session come with their 95 % interval; those of
-    different problems have sessions of their own.
+    kernel: what to call the kernel. Ratios of one session come with their 95 % interval; variants of different problems
+    have sessions of their own.
     """
     told = [text for study in studies if (text := _times_of(study))]
     name = f", the {kernel}" if kernel else ""
