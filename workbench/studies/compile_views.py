@@ -180,7 +180,8 @@ def _stack(axes: Any, labels: list[str], inspections: list[Inspection]) -> None:
 def conflict_table(study: LeverStudy | None, lever: str) -> Table:
     """LDS bank conflicts of each value (emulated), and the issue budget with them (modelled)."""
     counted, modelled = list(CONFLICTS.values()), [name + WITH_CONFLICTS for name in _BUDGET_WITH_CONFLICTS]
-    headings = [lever, "output", *counted, *_BUDGET_WITH_CONFLICTS, "binding"]
+    reads = [name.replace("LDS conflict cycles", "conflict cycles") for name in counted]
+    headings = [lever, "output", *reads, *_BUDGET_WITH_CONFLICTS, "binding"]
     rows = []
     for name, outcome in study.outcomes.items() if study else ():
         if outcome.emulated is None:
@@ -210,19 +211,19 @@ def key_figure(
     refused = sum(point.inspection is None for point in points)
     end = f" {refused} of {len(points)} values gave no kernel." if refused else ""
     (least, worst), (most, best) = _extremes(known)
+    budget = "issue budget with emulated LDS conflicts" if conflicts else "issue budget"
     if limits.binding == "memory":
         sentence = (
-            f"Memory, not MFMA, limits {title}: its least bytes take {limits.memory_us:.2g} us, its FLOPs "
-            f"{limits.compute_us:.2g} us at the peaks of {limits.ceilings.hardware}; MFMA efficiency ranks no value of "
-            f"{lever}.{end}"
+            f"Memory, not MFMA, limits {title}: its least bytes take {_short(limits.memory_us)} us, its FLOPs "
+            f"{_short(limits.compute_us)} us at the peaks of an {limits.ceilings.hardware}; MFMA efficiency ranks no "
+            f"value of {lever}.{end}"
         )
         return {"sentence": sentence, "evidence": "modelled", "value": limits.memory_us, "unit": "us"}
-    sentence = f"The issue budget{conflicts} allows {title} at most {most:.0%} MFMA efficiency, with {lever} = {best}"
-    if least < most:
+    sentence = f"The {budget} allows {title} at most {most:.0%} MFMA efficiency, with {lever} = {best}"
+    if worst != best:
         sentence += f"; {least:.0%} with {worst}."
     else:
-        same = f"each of the {len(known)} values gives that" if len(known) > 1 else "no other value gave a kernel"
-        sentence += f"; {same}."
+        sentence += "; no other value with a kernel changes that." if len(known) > 1 else "; no other gave a kernel."
     return {"sentence": sentence + end, "evidence": "modelled", "value": 100 * most, "unit": "%"}
 
 
@@ -243,7 +244,7 @@ def conclusion(
     sentences += _bound_sentences(points, lever, study)
     sentences.append(
         "Only hardware can tell how much of this becomes time: latency hiding, clocks and cache behaviour are in no "
-        f"figure here. On {limits.ceilings.hardware}: `{bench}`."
+        f"figure here. On an {limits.ceilings.hardware}: `{bench}`."
     )
     return "\n".join(f"- {sentence}" for sentence in sentences)
 
@@ -255,13 +256,16 @@ def bench_command(scenario: str, lane: str, lever: str, points: Sequence[Point],
 
 
 def _limit_sentence(limits: CallLimits) -> str:
+    work = limits.work
     sentence = (
-        f"At the published peaks of {limits.ceilings.hardware}, the least bytes ({limits.work.bytes / 1e6:.3g} MB) "
-        f"take {limits.memory_us:.2g} us, the FLOPs ({limits.work.flops / 1e9:.3g} G) {limits.compute_us:.2g} us: "
-        f"{limits.binding} limits the call (modelled)."
+        f"At the published peaks of an {limits.ceilings.hardware}, the least bytes ({_short(work.bytes / 1e6)} MB) "
+        f"take {_short(limits.memory_us)} us and the FLOPs ({_short(work.flops / 1e9)} GFLOP) "
+        f"{_short(limits.compute_us)} us: {limits.binding} limits the call (modelled)."
     )
     if limits.binding == "memory":
-        sentence += " MFMA efficiency is then no measure of a value: what counts is how many loads are under way."
+        sentence += (
+            " MFMA efficiency ranks no value then, and what a value does to the loads in flight is not modelled."
+        )
     return sentence
 
 
@@ -280,7 +284,7 @@ def _grid_sentences(
     value, static = max(rows, key=lambda row: admitted[row[0]])
     least = min(admitted.values())
     if least == admitted[value]:
-        sentence = f"All values admit {least} workgroups per CU (static)."
+        sentence = f"All values admit the same number of workgroups per CU, {least} (static)."
     else:
         sentence = (
             f"`{lever}` = {value} admits the most workgroups per CU, {admitted[value]} (static), limited by "
@@ -288,7 +292,9 @@ def _grid_sentences(
         )
     needed = {value: -(-grid // units) for value, grid in grids.items()}
     if all(admitted[value] >= needed[value] for value in needed):
-        sentence += f" The grid brings no more than {max(needed.values())} to a CU: occupancy decides nothing here."
+        sentence += (
+            f" The grid brings at most {max(needed.values())} to a CU, if spread evenly: admitting more is no gain."
+        )
     return [*found, sentence]
 
 
@@ -297,20 +303,27 @@ def _bound_sentences(points: Sequence[Point], lever: str, study: LeverStudy | No
     known, _ = _bounds(points, None)
     if not known:
         return []
-    (least, _), (most, best) = _extremes(known)
     plain_bound = (
-        f"The issue budget, which leaves out LDS bank conflicts, allows at most {most:.0%} MFMA efficiency, at "
-        f"`{lever}` = {best} (modelled); the values span {least:.0%} to {most:.0%}."
+        f"The issue budget, which leaves out LDS bank conflicts, bounds MFMA efficiency by "
+        f"{_span(known, lever)} (modelled)."
     )
-    known, conflicts = _bounds(points, study)
+    counted, conflicts = _bounds(points, study)
     if not conflicts:
-        return [plain_bound + " No conflicts were emulated for all values: conflicts may turn the order round."]
-    (least, worst), (most, best) = _extremes(known)
+        return [plain_bound + " The emulator did not count conflicts for every value: they may turn the order round."]
     return [
         plain_bound,
-        f"With the conflicts that the emulator counted ({_emulated_problem(study)}), it is at most {most:.0%}, at "
-        f"`{lever}` = {best}, and {least:.0%} at {worst} (modelled, from emulated conflicts).",
+        f"With the conflicts that the emulator counted ({_emulated_problem(study)}), and without blocks that a vote "
+        f"skips, the bound is {_span(counted, lever)} (modelled, from emulated conflicts).",
     ]
+
+
+def _span(known: Sequence[tuple[float, str]], lever: str) -> str:
+    """The bounds in words: the largest with its values, and the smallest if there is another."""
+    (least, worst), (most, _) = _extremes(known)
+    if f"{least:.0%}" == f"{most:.0%}":
+        return f"{most:.0%} whatever the value"
+    best = " and ".join(value for bound, value in known if bound == most)
+    return f"{most:.0%} at `{lever}` = {best}, down to {least:.0%} at {worst}"
 
 
 def _bounds(points: Sequence[Point], study: LeverStudy | None) -> tuple[list[tuple[float, str]], str]:
@@ -325,6 +338,11 @@ def _bounds(points: Sequence[Point], study: LeverStudy | None) -> tuple[list[tup
     emulated = [(study.value(value, name), value) for _, value in known] if study else []
     counted = [(bound, value) for bound, value in emulated if bound is not None]
     return (counted, WITH_CONFLICTS) if counted and len(counted) == len(known) else (known, "")
+
+
+def _short(figure: float) -> str:
+    """Two digits at least, and never an exponent that a reader must undo."""
+    return f"{figure:,.0f}" if figure >= 10 else f"{figure:.2g}"
 
 
 def _extremes(known: Sequence[tuple[float, str]]) -> tuple[tuple[float, str], tuple[float, str]]:
