@@ -12,7 +12,7 @@ from fake_timer import FakeTimer
 
 import workbench
 from workbench.compiler import pool, protocol
-from workbench.errors import CompileError, ParameterError, ProblemError
+from workbench.errors import CompileError, ParameterError, ProblemError, UnsupportedError
 from workbench.explorer import State
 from workbench.explorer.answer import Answer
 from workbench.explorer.code import command_line, python_code
@@ -161,6 +161,13 @@ class TestSession:
         done({"conflicts_k": 5, "conflicts_v": 0, "conflicts_other": 0})
         assert session.wait()
         assert session.answers["A"].facts["conflicts_k"] == 5
+
+    def test_a_closed_explorer_waits_for_nothing_and_says_what_to_do(self, session):
+        session.set("A", DENSE)
+        session.close()
+        assert session.wait(0.1)
+        with pytest.raises(UnsupportedError, match="run its cell again"):
+            session.set("A", DENSE)
 
     def test_the_latest_change_wins(self, session):
         session._compiler.hold.clear()

@@ -1,6 +1,7 @@
 """Times of studies: kept by the report that took them, recalled where no GPU is, and told in words."""
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
@@ -71,6 +72,22 @@ def test_records_are_kept_in_the_folder_of_a_report_alone(variants, tmp_path, mo
     assert [path.name for path in tmp_path.iterdir()] == ["records.parquet"]
 
 
+def test_records_of_many_threads_are_all_kept(variants, tmp_path, monkeypatch):
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    record = record_of(variants[0], 10.0)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: keep_records([record]), range(12)))
+    assert len(read_records(tmp_path / "records.parquet")) == 12
+
+
+def test_records_that_cannot_be_kept_are_named_and_stop_nothing(variants, tmp_path, monkeypatch):
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    (tmp_path / "records.parquet").write_text("damaged")
+    with pytest.warns(UserWarning, match="1 records were not kept"):
+        assert keep_records([record_of(variants[0], 10.0)]) is None
+    assert (tmp_path / "records.parquet").read_text() == "damaged"
+
+
 def test_a_report_tells_its_kernel_where_records_go(variants, tmp_path):
     source = write_records([record_of(variants[0], 10.0)], tmp_path / "source.parquet")
     cell = (
@@ -106,10 +123,26 @@ def test_a_variant_without_a_record_is_named(variants):
     assert time_note(study) == "Times: some GPU (stored record). No times of 64 keys: PyTorch sees no GPU here."
 
 
+def test_times_of_one_session_go_together_and_failures_hide_none(variants, monkeypatch, stored):
+    later = stored[FAST].with_changes(session="later", samples=(99.0,))
+    failed = stored[SLOW].with_changes(
+        status="runtime_error",
+        message="no",
+        samples=(),
+        metrics={},
+        environment={"gpu_arch": "gfx950", "stored": "yes"},
+    )
+    monkeypatch.setattr("workbench.records.stored._study_records", lambda: (*stored.values(), later, failed))
+    study = study_variants(variants, small=None)
+    assert (study.value(SLOW, "time"), study.value(FAST, "time")) == (10.0, 8.0)
+
+
 def test_sessions_apart_have_no_interval(variants, monkeypatch, stored):
-    other = stored[FAST].with_changes(session="another", metrics=dict(stored[SLOW].metrics))
+    longer = PROBLEM.with_changes(seqlen_kv=1024)
+    (variant,) = spec_variants(longer, DenseSpec(), {FAST: {"lazy_rescale": True}})
+    other = stored[FAST].with_changes(problem=longer, session="another", metrics=dict(stored[SLOW].metrics))
     monkeypatch.setattr("workbench.records.stored._study_records", lambda: (stored[SLOW], other))
-    text = timed_bullet(study_variants(variants, small=None))
+    text = timed_bullet(study_variants([variants[0], variant], small=None))
     assert f"`{FAST}` 0.8 (measured" in text
     assert "small ratios say nothing" in text
 

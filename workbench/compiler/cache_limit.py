@@ -42,7 +42,7 @@ def cache_limit() -> int:
         limit = math.nan
     if not 0 <= limit < math.inf:
         raise ParameterError(f"{LIMIT_VARIABLE} must be a number of GiB, 0 for no limit, got {text!r}")
-    return int(limit * 2**30)
+    return math.ceil(limit * 2**30)
 
 
 def cache_use() -> CacheUse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ class Panel:
 
     def __init__(self, first: State, second: State | None = None, *, ahead: bool = True, **session: Any) -> None:
         """Answer the first side, and the second where there is one. `session` goes on to Session."""
+        self._rendering = threading.RLock()
         self.session = Session(self._on_change, ahead=ahead, **session)
         self.sides = {name: Side(name, first, self._set) for name in SIDES}
         self.compare = ipywidgets.ToggleButton(description="compare with B", value=second is not None)
@@ -91,5 +93,6 @@ class Panel:
             self.result.value = failure_html(f"{name} cannot be shown: {type(error).__name__}: {error}")
 
     def _render(self) -> None:
-        answers = [self.session.answers[name] for name in self.shown if name in self.session.answers]
-        self.result.value = result_html(answers, differences_only=self.only_differences.value)
+        with self._rendering:  # else a thread could put older figures over newer ones
+            answers = [self.session.answers[name] for name in self.shown if name in self.session.answers]
+            self.result.value = result_html(answers, differences_only=self.only_differences.value)

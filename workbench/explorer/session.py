@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from workbench.compiler import protocol
 from workbench.compiler.pool import awaited
-from workbench.errors import CompileError, SpecError, WorkbenchError
+from workbench.errors import CompileError, SpecError, UnsupportedError, WorkbenchError
 from workbench.explorer.answer import Answer, can_be_inspected, why_not_emulated, why_not_timed
 from workbench.explorer.compiler import WarmCompiler
 from workbench.explorer.helper import Helper
@@ -72,6 +72,7 @@ class Session:
         self._lock = threading.RLock()
         self._idle = threading.Condition(self._lock)
         self._busy = 0
+        self._closed = False
         self._changes = dict.fromkeys(SIDES, 0)
         self._last_changed = ""
         self._undisturbed: dict[str, ExitStack] = {}
@@ -83,7 +84,12 @@ class Session:
         self._spare = ThreadPoolExecutor(self._threads_ahead, thread_name_prefix="explorer-ahead")
 
     def set(self, side: str, state: State) -> Answer:
-        """Answer a state on a side: returns what is known at once, and goes on in the background."""
+        """Answer a state on a side: returns what is known at once, and goes on in the background.
+
+        UnsupportedError after `close`.
+        """
+        if self._closed:
+            raise UnsupportedError("this explorer was closed; run its cell again")
         started = time.monotonic()
         self._ready.submit(self._compiler.start, state.triton, state.target)
         with self._lock:
@@ -130,11 +136,13 @@ class Session:
         What is compiled ahead does not count.
         """
         with self._idle:
-            return self._idle.wait_for(lambda: not self._busy and not self._is_waiting(), timeout)
+            return self._idle.wait_for(lambda: self._closed or not (self._busy or self._is_waiting()), timeout)
 
     def close(self) -> None:
-        """Stop everything."""
+        """Stop everything; what was under way keeps its last figures."""
         with self._lock:
+            self._closed = True
+            self._idle.notify_all()
             for side in SIDES:
                 self._changes[side] += 1
             for undisturbed in self._undisturbed.values():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Sequence
 
-from workbench.errors import ParameterError
+from workbench.errors import ParameterError, RecordError
 from workbench.records.parquet import read_records
 from workbench.records.record import Problem, Record
 from workbench.spec import KernelSpec
@@ -50,8 +51,12 @@ def stored_records(device: str, sets: Sequence[str]) -> list[Record]:
 def _study_records() -> tuple[Record, ...]:
     from workbench.resources import data_path
 
-    files = sorted(data_path("measured").glob("*/studies/*.parquet"))
-    found = [record for file in files for record in read_records(file)]
+    found: list[Record] = []
+    for file in sorted(data_path("measured").glob("*/studies/*.parquet")):
+        try:
+            found += read_records(file)
+        except RecordError as error:
+            warnings.warn(f"its times are left out: {error}", stacklevel=2)
     return tuple(each.with_changes(environment={**each.environment, _STORED: "yes"}) for each in found)
 
 

@@ -74,7 +74,7 @@ def _timed(scenario: Scenario, length: int) -> list[Record]:
     else:
         contestants = [Contestant(name, "dense", select_dense_spec(problem, device).spec)]
         found = timed_records(Scenario(f"{scenario.name}, {length}", "study", problem), contestants)
-    return [record for record in found if record.samples]
+    return [record for record in found if record.samples and record.value("tflops")]
 
 
 def _line(pair: tuple[int, int], *records: Record) -> dict[str, object]:

@@ -368,16 +368,24 @@ def _measure(outcomes: Sequence[Outcome], timing: TimingPlan | bool | str, seed:
 
 
 def _recalled(variants: Sequence[Variant]) -> dict[str, Record]:
-    """Stored records of variants by name, all of one device: a gfx950 if there is one, else that of most records."""
+    """Stored times of variants by name, all of one device, those of one problem of one session.
+
+    A gfx950 goes before others, then the device, and for a problem the session, that timed most.
+    """
     from workbench.records import stored_study_records
 
-    by_device: dict[tuple[bool, str], dict[str, Record]] = {}
+    found: dict[tuple[bool, str], dict[Problem, dict[str, dict[str, Record]]]] = {}
     for variant in variants:
         for record in stored_study_records(variant.problem, variant.name, variant.spec) if variant.spec else ():
-            place = (record.environment.get("gpu_arch") == TARGET, record.environment.get("device", ""))
-            by_device.setdefault(place, {})[variant.name] = record
-    best = max(by_device, key=lambda place: (place[0], len(by_device[place]), place[1]), default=None)
-    return by_device[best] if best else {}
+            if record.samples:
+                place = (record.environment.get("gpu_arch") == TARGET, record.environment.get("device", ""))
+                sessions = found.setdefault(place, {}).setdefault(variant.problem, {})
+                sessions.setdefault(record.session, {})[variant.name] = record
+    chosen = {
+        place: {name: each for sessions in problems.values() for name, each in max(sessions.values(), key=len).items()}
+        for place, problems in found.items()
+    }
+    return chosen[max(chosen, key=lambda place: (place[0], len(chosen[place]), place[1]))] if chosen else {}
 
 
 def why_not_timed(spec: KernelSpec, timing: TimingPlan | bool | str = True) -> str:

@@ -297,7 +297,8 @@ def _recalled(scenario: Scenario) -> list[tuple[Record, Record]]:
     from workbench.records import stored_study_records
 
     one, split = ({each.session: each for each in stored_study_records(scenario.problem, name)} for name in VARIANTS)
-    return [(one[session], split[session]) for session in one if session in split]
+    pairs = [(one[session], split[session]) for session in one if session in split]
+    return [pair for pair in pairs if all(each.samples and each.spec is not None for each in pair)]
 
 
 def _time_line(scenario: Scenario, one: Record, split: Record) -> dict[str, Any]:
