@@ -50,7 +50,7 @@ def test_the_product_is_free_and_the_large_cache_is_not(garbage):
     assert len(views.cost_table(study).rows) == 4
     text = views.conclusion(garbage, FP8, study)
     assert "Past block 131,072" in text
-    assert "Only hardware can tell" in text
+    assert "Only an MI355X can tell" in text
 
 
 def test_tables_and_pictures(garbage):

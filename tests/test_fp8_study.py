@@ -73,7 +73,7 @@ def test_the_kernels_convert_what_they_say(accuracy, moved):
     assert len(views.kernel_table(study).rows) == 3
     text = views.conclusion(accuracy, moved, study)
     assert "The native product has 8 conversions instead of 16" in text
-    assert "Only hardware can tell" in text
+    assert "Only an MI355X can tell" in text
 
 
 def test_the_picture_shows_seeds(accuracy):
