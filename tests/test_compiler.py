@@ -421,13 +421,17 @@ os.kill(os.getpid(), 9)
 """
 
 
-def test_process_outlives_its_parent_by_nothing(tmp_path):
-    script = tmp_path / "orphan.py"
-    script.write_text(ORPHAN)
+def said_before_its_end(script, source, **options):
+    """What a parent process printed that started a worker and killed itself."""
+    script.write_text(source)
     command = [sys.executable, str(script), installed_triton_version()]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    scratch = Path(run.stdout.strip())
+    run = subprocess.run(command, capture_output=True, text=True, check=False, **options)
     assert run.returncode == -9
+    return run.stdout.strip()
+
+
+def test_process_outlives_its_parent_by_nothing(tmp_path):
+    scratch = Path(said_before_its_end(tmp_path / "orphan.py", ORPHAN))
     deadline = time.monotonic() + 30
     while scratch.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -449,12 +453,9 @@ os.kill(os.getpid(), 9)
 
 
 def test_a_stopped_process_ends_with_its_parent(tmp_path):
-    script = tmp_path / "orphan.py"
-    script.write_text(STOPPED)
-    command = [sys.executable, str(script), installed_triton_version()]
-    # As Jupyter starts a kernel: in a session of its own.
-    run = subprocess.run(command, capture_output=True, text=True, check=False, start_new_session=True)
-    status = Path(f"/proc/{run.stdout.strip()}/stat")
+    # As Jupyter starts a kernel, whose end is that of its terminal session.
+    process = said_before_its_end(tmp_path / "orphan.py", STOPPED, start_new_session=True)
+    status = Path(f"/proc/{process}/stat")
     deadline = time.monotonic() + 30
     while status.exists() and " Z " not in status.read_text() and time.monotonic() < deadline:
         time.sleep(0.05)

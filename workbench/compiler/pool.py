@@ -61,7 +61,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=self._stderr,
             # Its own group: an interrupt at the terminal passes it by, and close() ends what it started (ptxas).
-            # In the session of its parent, whose death wakes and ends it there if it is stopped.
+            # Not detached from the parent's terminal session (setsid), whose end wakes and ends it if it is stopped.
             process_group=0,
             env=worker_environment(triton_directory, self._scratch.name),
         )

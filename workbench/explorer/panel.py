@@ -89,7 +89,7 @@ class Panel:
         try:
             self.sides[name].show_answer(answer)
             self._render()
-        except Exception as error:  # noqa: BLE001 - a thread of the session would end, and the last figures would stand
+        except Exception as error:  # noqa: BLE001 - the thread that answers would end, and the last figures would stand
             self.result.value = failure_html(f"{name} cannot be shown: {type(error).__name__}: {error}")
 
     def _render(self) -> None:

@@ -176,4 +176,4 @@ def emulate_values(
     variants = [Variant(point.value, scenario.problem, point.spec) for point in points if point.inspection]
     if target != TARGET or not variants:
         return None
-    return study_variants(variants, triton_version=triton_version, timing="not asked for", on_step=on_step)
+    return study_variants(variants, triton_version=triton_version, timing=False, on_step=on_step)

@@ -368,9 +368,9 @@ def _measure(outcomes: Sequence[Outcome], timing: TimingPlan | bool | str, seed:
 
 
 def _recalled(variants: Sequence[Variant]) -> dict[str, Record]:
-    """Stored times of variants by name, all of one device, those of one problem of one session.
+    """Stored times of variants by name: all of one device, and those of one problem interleaved with each other.
 
-    A gfx950 goes before others, then the device, and for a problem the session, that timed most.
+    A gfx950 goes before others, then the device that timed most of the variants; for each problem likewise.
     """
     from workbench.records import stored_study_records
 
